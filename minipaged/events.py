@@ -1,0 +1,113 @@
+"""Facts of a step: one small frozen dataclass for each kind of thing that can happen, and no prose.
+
+The scheduler and the memory append them to a list, in the order in which things happen, if somebody asked for a list.
+The visualizer turns them into sentences. `request` and `sequence` are names; blocks are physical ids.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A request was added and waits for its first step."""
+
+    request: str
+    num_prompt_tokens: int
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A request can never run: it needs more blocks than the pool has, or its prompt fills the context."""
+
+    request: str
+    num_prompt_tokens: int
+    max_tokens: int
+    reason: str  # "pool": needed and allowed count blocks; "context": they count tokens
+    needed: int
+    allowed: int
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A request left the waiting queue: there is room for all its known tokens."""
+
+    request: str
+    num_tokens: int
+    num_cached_tokens: int
+    blocks_needed: int
+    num_free: int  # before any block is taken
+
+
+@dataclass(frozen=True)
+class KeptWaiting:
+    """The head of the waiting queue could not enter in this step; nobody overtakes it."""
+
+    request: str
+    reason: str  # "blocks", "max_num_seqs", "budget" or "preemption" (someone had to yield in this very step)
+    needed: int  # blocks for "blocks"; otherwise 0
+    num_free: int
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A sequence computes tokens `start` .. `start + num_tokens - 1` of its `total` in this step."""
+
+    sequence: str
+    start: int
+    num_tokens: int
+    total: int
+    num_prompt_tokens: int
+
+
+@dataclass(frozen=True)
+class BlocksTaken:
+    """A sequence's table grew by blocks from the front of the free queue."""
+
+    sequence: str
+    first_logical: int  # the logical number of blocks[0]
+    blocks: tuple
+    num_free: int  # afterwards
+
+
+@dataclass(frozen=True)
+class BlocksReleased:
+    """A sequence gave up its table. `freed` are the blocks that nobody owns now, in the order they were freed."""
+
+    sequence: str
+    freed: tuple
+    num_free: int  # afterwards
+
+
+@dataclass(frozen=True)
+class Preempted:
+    """A running request had to yield; its blocks are dropped, its tokens are kept and will be computed again."""
+
+    request: str
+    needed_by: str | None  # who needed blocks (itself, if it was the newest); None: the step broke off
+    num_computed_tokens: int  # how many tokens' K and V were dropped
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A sequence got its next token. The K and V of this token are written by the next step, not by this one."""
+
+    sequence: str
+    token: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A sequence has its last token."""
+
+    sequence: str
+    reason: str  # "stop" (end of text) or "length"
+    num_output_tokens: int
+
+
+@dataclass(frozen=True)
+class Aborted:
+    """A request was taken away by its user."""
+
+    request: str

@@ -1,0 +1,72 @@
+"""check(memory): every invariant of a paged memory, in one place. Tests call it after every step.
+
+It uses public methods only, so that another allocator or table can be checked as well.
+"""
+
+from collections import Counter
+
+
+class BrokenInvariant(Exception):
+    """The memory contradicts itself. The message says where."""
+
+
+def check(memory, shadow=None):
+    """Raise BrokenInvariant unless the memory, as it stands between two steps, is consistent.
+
+    shadow: a ShadowSlots that has seen every write; then each slot must hold the token that its table says it holds.
+    """
+    allocator = memory.allocator
+    free = allocator.free_order()
+    _demand(len(free) == allocator.num_free, f"num_free is {allocator.num_free}, the free queue has {len(free)} blocks")
+    is_free = set(free)
+    _demand(len(is_free) == len(free), f"a block is twice in the free queue {free}")
+
+    tables = {seq_id: memory.table(seq_id) for seq_id in memory.sequences()}
+    named = Counter(block for table in tables.values() for block in table.blocks)
+    for block in range(memory.num_blocks):
+        count = allocator.ref_count(block)
+        _demand(count == named[block], f"block {block} has ref_count {count}, but {named[block]} tables name it")
+        queue = "in the free queue" if block in is_free else "not in the free queue"
+        _demand((count == 0) == (block in is_free), f"block {block} has {count} owners and is {queue}")
+    _demand(set(named) <= set(range(memory.num_blocks)), f"a table names a block that isn't in the pool: {set(named)}")
+
+    for seq_id, table in tables.items():
+        blocks = -(-table.num_tokens // memory.block_size)
+        _demand(
+            len(table.blocks) == blocks,
+            f"{seq_id}: {table.num_tokens} tokens fill {blocks} blocks of {memory.block_size}, not {len(table.blocks)}",
+        )
+        _demand(len(set(table.blocks)) == len(table.blocks), f"{seq_id}: a block is twice in its table {table.blocks}")
+        if shadow is not None:
+            shadow.demand_holds(seq_id, table)
+
+    usage = memory.usage()
+    within = 0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots - usage.cached_slots
+    _demand(within, f"usage doesn't add up: {usage}")
+    _demand(usage.allocated_slots == len(named) * memory.block_size, f"{len(named)} blocks are in tables, but {usage}")
+
+
+class ShadowSlots:
+    """Remembers for every slot which position of which sequence was last written there.
+
+    A stale slot, or one that two sequences believe to own, shows without a model and without tensors.
+    """
+
+    def __init__(self):
+        self._holds = {}
+
+    def write(self, seq_id, table, start, stop):
+        """Positions start .. stop - 1 of a sequence are written into the slots that its table names."""
+        for position, slot in zip(range(start, stop), table.slots(start, stop)):
+            self._holds[slot] = (seq_id, position)
+
+    def demand_holds(self, seq_id, table):
+        """Raise BrokenInvariant unless every position of the table finds itself in its slot."""
+        for position, slot in enumerate(table.slots(0, table.num_tokens)):
+            holds = self._holds.get(slot)
+            _demand(holds == (seq_id, position), f"slot {slot} holds {holds}, its table says ({seq_id}, {position})")
+
+
+def _demand(holds, message):
+    if not holds:
+        raise BrokenInvariant(message)

@@ -1,0 +1,151 @@
+"""PagedMemory: the verbs with which a scheduler asks for memory, built from an allocator and one block table a
+sequence.
+
+A sequence is known by its name only. Each verb either does all that it was asked or changes nothing. Nothing here
+touches K or V: the memory says which slot, the cache holds the bytes.
+"""
+
+from dataclasses import dataclass
+
+from minipaged.events import BlocksReleased, BlocksTaken
+from minipaged.memory.allocator import BlockAllocator
+from minipaged.memory.block_table import BlockTable
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How many slots of the pool are what. Allocated but not used is the tail waste: the rest of last blocks."""
+
+    used_slots: int  # hold a token's K and V
+    allocated_slots: int  # belong to some block table
+    cached_slots: int  # belong to none, but their content can still be hit
+    total_slots: int
+
+
+class PagedMemory:
+    """A pool of num_blocks blocks of block_size slots, shared by all sequences (paper: section 4.2 and 4.3).
+
+    free_order: as for BlockAllocator. log: a list that events are appended to, or None.
+    handed_out, released: the blocks that changed hands since somebody last cleared these sets.
+    """
+
+    def __init__(self, num_blocks, block_size, prefix_caching=False, free_order=None, num_host_blocks=0):
+        if prefix_caching:
+            raise ValueError("prefix_caching=True: this memory has no prefix cache, only False is allowed")
+        if num_host_blocks:
+            raise ValueError(f"num_host_blocks={num_host_blocks}: this memory has no host pool, only 0 is allowed")
+        self._tables = {}
+        BlockTable(block_size)  # refuses a wrong block_size now rather than at the first sequence
+        self.num_blocks, self.block_size = num_blocks, block_size
+        self.allocator = BlockAllocator(num_blocks, free_order)
+        self.prefix_cache = self.host = self.log = None
+        self.handed_out, self.released = set(), set()
+
+    def fits_ever(self, num_prompt_tokens, max_tokens, n=1):
+        """Could a request with n sequences finish if it had the pool for itself?
+
+        The last token needs no slot, since nothing is computed after it; the prompt's full blocks are stored once.
+        """
+        return self.blocks_at_most(num_prompt_tokens, max_tokens, n) <= self.num_blocks
+
+    def blocks_at_most(self, num_prompt_tokens, max_tokens, n=1):
+        """The most blocks such a request can come to own."""
+        shared = num_prompt_tokens // self.block_size
+        n = n if max_tokens > 1 else 1  # with a single token no sample ever writes: none leaves the others
+        return shared + n * (-(-(num_prompt_tokens + max_tokens - 1) // self.block_size) - shared)
+
+    def lookup(self, token_ids):
+        """How many of these tokens a prefix hit would save: none, without a prefix cache. Changes nothing."""
+        return 0
+
+    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0):
+        """Open a table for a sequence if there is room for all its known tokens, and extra_blocks more.
+
+        Room is asked for the whole length but blocks are taken later, by grow, chunk by chunk. Returns how many
+        tokens are cached already, or None where there is no room, with nothing changed. Raises ValueError if the
+        sequence has a table, or no tokens. max_new_tokens is for memories that reserve; this one never does.
+        """
+        if seq_id in self._tables:
+            raise ValueError(f"sequence {seq_id!r} is in this memory already")
+        if not token_ids:
+            raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
+        table = BlockTable(self.block_size)
+        if table.blocks_needed(len(token_ids)) + extra_blocks > self.allocator.num_free:
+            return None
+        self._tables[seq_id] = table
+        return 0
+
+    def grow(self, requests):
+        """Give slots to new tokens of several sequences: [(seq_id, num_new_tokens), ...]. All get them, or none.
+
+        Returns the (source, destination) pairs of blocks to copy before the slots are written (none, while no block is
+        shared), or None if the pool has too few free blocks, with nothing changed.
+        """
+        needed = []
+        for seq_id, num_new_tokens in requests:
+            table = self.table(seq_id)
+            if num_new_tokens < 1:
+                raise ValueError(f"sequence {seq_id!r} can't grow by {num_new_tokens} tokens: at least 1 is needed")
+            needed.append((seq_id, table, num_new_tokens, table.blocks_needed(table.num_tokens + num_new_tokens)))
+        if sum(num_blocks for *_, num_blocks in needed) > self.allocator.num_free:
+            return None
+        for seq_id, table, num_new_tokens, num_blocks in needed:
+            if num_blocks:
+                self._append(seq_id, table, self.allocator.allocate(num_blocks))
+            table.num_tokens += num_new_tokens
+        return []
+
+    def _append(self, seq_id, table, blocks):
+        first_logical = len(table.blocks)
+        table.append_blocks(blocks)
+        self.handed_out.update(blocks)
+        if self.log is not None:
+            self.log.append(BlocksTaken(seq_id, first_logical, tuple(blocks), self.allocator.num_free))
+
+    def commit(self, seq_id, token_ids, num_computed_tokens):
+        """Say that K and V of the first num_computed_tokens tokens are written: all that slots were given for.
+
+        Raises ValueError where they are not, since the memory and the scheduler then disagree.
+        """
+        table = self.table(seq_id)
+        if num_computed_tokens != table.num_tokens:
+            raise ValueError(
+                f"sequence {seq_id!r}: {num_computed_tokens} tokens computed, but {table.num_tokens} have slots"
+            )
+
+    def release(self, seq_id):
+        """Close a sequence's table and give up its blocks."""
+        freed = self.allocator.release(self.table(seq_id).blocks)
+        del self._tables[seq_id]
+        self.released.update(freed)
+        if self.log is not None:
+            self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free))
+
+    def table(self, seq_id):
+        """A sequence's block table, to be read only. Raises ValueError for a sequence that has none."""
+        if seq_id not in self._tables:
+            raise ValueError(f"sequence {seq_id!r} is not in this memory")
+        return self._tables[seq_id]
+
+    def sequences(self):
+        """The names of all sequences that have a table, in the order of their admission."""
+        return list(self._tables)
+
+    def filled(self):
+        """Block id -> how many of its slots hold a token, for every block in some table: the most any owner stored."""
+        filled = {}
+        for table in self._tables.values():
+            for logical, block in enumerate(table.blocks):
+                stored = min(self.block_size, table.num_tokens - logical * self.block_size)
+                filled[block] = max(stored, filled.get(block, 0))
+        return filled
+
+    def usage(self):
+        """How the pool's slots are used at this moment; a block named by several tables counts once."""
+        filled = self.filled()
+        return Usage(
+            used_slots=sum(filled.values()),
+            allocated_slots=len(filled) * self.block_size,
+            cached_slots=0,
+            total_slots=self.num_blocks * self.block_size,
+        )
