@@ -1,0 +1,29 @@
+"""Read a model's folder from disk: config.json, model.safetensors, tokenizer.json. Nothing is ever downloaded."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from minipaged.model.gpt import GPT, GPTConfig
+from minipaged.model.tokenizer import Tokenizer
+
+TINY = Path(__file__).parent / "weights"
+
+
+def load(name="tiny", dtype=torch.float32, attention=None):
+    """Read "tiny", the model that ships, or the folder at a path. Returns (GPT, Tokenizer), the weights cast to dtype.
+
+    Raises ValueError if there is no such model.
+    """
+    folder = TINY if name == "tiny" else Path(name)
+    missing = [file for file in ("config.json", "model.safetensors", "tokenizer.json") if not (folder / file).is_file()]
+    if missing:
+        raise ValueError(
+            f'model={str(name)!r}: must be "tiny" or a folder with config.json, model.safetensors and tokenizer.json'
+        )
+    config = GPTConfig(**json.loads((folder / "config.json").read_text()))
+    model = GPT(config, attention)
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    return model.to(dtype).eval(), Tokenizer(folder / "tokenizer.json")

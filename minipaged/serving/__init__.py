@@ -1,0 +1,1 @@
+"""From requests to tokens: the scheduler decides each step, the engine runs it."""

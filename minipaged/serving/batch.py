@@ -1,0 +1,42 @@
+"""Batch: a plan as tensors. All sequences' new tokens lie one after the other in one flat run, whatever their number.
+
+This is where block tables become numbers that the model can use; after it nobody asks which sequence a token is from.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All int32. num_tokens counts the tokens computed in this step; a sequence has 1 of them, or a chunk."""
+
+    token_ids: torch.Tensor  # [num_tokens]
+    positions: torch.Tensor  # [num_tokens] where each stands in its sequence
+    slot_mapping: torch.Tensor  # [num_tokens] where its K and V are to be written
+    block_tables: torch.Tensor  # [num_seqs, max_blocks] padded with -1
+    seq_lens: torch.Tensor  # [num_seqs] keys visible to a sequence's last token: all cached ones and the new ones
+    query_start_loc: torch.Tensor  # [num_seqs + 1] sequence i's tokens are rows query_start_loc[i] to [i + 1] - 1
+    logit_rows: torch.Tensor  # [num_due] the last row of every sequence that is due a token
+
+    @classmethod
+    def build(cls, plan, memory):
+        """Translate a plan's rows through the memory's block tables."""
+        token_ids, positions, slot_mapping = [], [], []
+        tables, seq_lens, query_start_loc, logit_rows = [], [], [0], []
+        for row in plan.rows:
+            sequence, start, stop = row.sequence, row.start, row.start + row.num_tokens
+            table = memory.table(sequence.name)
+            token_ids += sequence.token_ids[start:stop]
+            positions += range(start, stop)
+            slot_mapping += table.slots(start, stop)
+            tables.append(table.blocks)
+            seq_lens.append(stop)
+            query_start_loc.append(len(token_ids))
+            if stop == sequence.num_tokens:
+                logit_rows.append(len(token_ids) - 1)
+        width = max(map(len, tables), default=0)
+        padded = [blocks + [-1] * (width - len(blocks)) for blocks in tables]
+        columns = (token_ids, positions, slot_mapping, padded, seq_lens, query_start_loc, logit_rows)
+        return cls(*(torch.tensor(column, dtype=torch.int32) for column in columns))

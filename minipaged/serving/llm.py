@@ -1,0 +1,90 @@
+"""LLM: the friendly face. It builds an engine from its parts, the only place that does, and runs prompts through it."""
+
+import torch
+
+from minipaged.attention.batched import BatchedAttention
+from minipaged.attention.kv_cache import KVCache
+from minipaged.attention.reference import ReferenceAttention
+from minipaged.memory.paged import PagedMemory
+from minipaged.model.load import load
+from minipaged.serving.engine import Engine
+from minipaged.serving.scheduler import Scheduler
+from minipaged.serving.sequence import SamplingParams
+
+ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class LLM:
+    """A model with a paged KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
+
+    model: "tiny" or the path of a folder. dtype: "float32" or "float64". attention: "batched" or "reference".
+    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. seed: of requests that
+    bring none. num_threads: torch's threads in the whole process; the tiny model is fastest with 1. events: whether
+    engine.step() tells what happened. poison: fill blocks that must not be read with NaN, to prove that they are not.
+
+    Raises ValueError for a value that isn't allowed.
+    """
+
+    def __init__(
+        self,
+        model="tiny",
+        block_size=16,
+        num_blocks=256,
+        dtype="float32",
+        seed=0,
+        max_num_seqs=64,
+        max_num_batched_tokens=None,
+        attention="batched",
+        num_threads=1,
+        events=True,
+        poison=False,
+    ):
+        dtype = _one_of("dtype", dtype, DTYPES)
+        attention = _one_of("attention", attention, ATTENTION)()
+        memory = PagedMemory(num_blocks, block_size)
+        if max_num_batched_tokens is None:
+            max_num_batched_tokens = max(512, max_num_seqs)
+        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
+        if num_threads < 1:
+            raise ValueError(f"num_threads={num_threads}: must be at least 1")
+        torch.set_num_threads(num_threads)
+        with torch.inference_mode():
+            model, tokenizer = load(model, dtype, attention)
+            config = model.config
+            shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
+            cache = KVCache(*shape, dtype=dtype, poison=poison)
+        self.engine = Engine(model, tokenizer, cache, scheduler, seed, events)
+
+    def generate(self, prompts, params=None):
+        """Complete prompts: a text or a list of token ids, or a list of such. Returns a RequestOutput for each, in
+        order.
+
+        params: one SamplingParams for all, or a list with one for each. Every prompt is looked at before the first
+        step: ValueError names the first one that can't run, and nothing is generated.
+        """
+        if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+            prompts = [prompts]
+        params = params or SamplingParams()
+        if isinstance(params, SamplingParams):
+            params = [params] * len(prompts)
+        if len(params) != len(prompts):
+            raise ValueError(f"{len(prompts)} prompts, {len(params)} SamplingParams: give one for all or one for each")
+        if self.engine.has_unfinished():
+            raise ValueError("the engine has unfinished requests that were added by hand: finish or abort them first")
+        request_ids, outputs = [], {}
+        try:
+            for prompt, each in zip(prompts, params):
+                request_ids.append(self.engine.add(prompt, each))
+            while self.engine.has_unfinished():
+                outputs.update((output.request_id, output) for output in self.engine.step().outputs)
+        finally:  # after an error or Ctrl-C nothing of this call is left behind
+            for request_id in request_ids:
+                self.engine.abort(request_id)
+        return [outputs[request_id] for request_id in request_ids]
+
+
+def _one_of(name, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r}: must be one of {', '.join(allowed)}")
+    return allowed[value]

@@ -1,0 +1,46 @@
+"""Plan: what one step will do, decided before anything is computed. Continuation: what came of it.
+
+Both are plain Python, so that the scheduler can be driven without a model.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from minipaged.serving.sequence import Sequence
+
+
+class Row(NamedTuple):
+    """A sequence computes num_tokens tokens in this step, from position `start` on."""
+
+    sequence: Sequence
+    start: int
+    num_tokens: int
+
+
+class Continuation(NamedTuple):
+    """A due sequence goes on with this token."""
+
+    parent: Sequence
+    token: int
+    logprob: float
+
+
+@dataclass
+class Plan:
+    """One step. Every position that a row covers has a slot when the plan is made.
+
+    due: the sequences that this step catches up, in the order of the rows: each of them gets its next token.
+    copies: (source block, destination block) pairs, to be copied before anything is written.
+    handed_out, released: block ids that changed hands since the last plan. Nothing in them may be read before it is
+    written; tests poison them to prove it.
+    """
+
+    rows: list = field(default_factory=list)
+    due: list = field(default_factory=list)
+    copies: list = field(default_factory=list)
+    handed_out: list = field(default_factory=list)
+    released: list = field(default_factory=list)
+
+    @property
+    def num_batched_tokens(self):
+        return sum(row.num_tokens for row in self.rows)

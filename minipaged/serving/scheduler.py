@@ -1,0 +1,172 @@
+"""Who continues, who must yield, who may enter: one plan a step, made before anything is computed.
+
+Every step lets each sequence catch up from num_computed_tokens to num_tokens, within one budget of tokens. A fresh
+prompt is a long catch-up, cut into chunks where the budget ends; a decode is a catch-up of one token. So there are no
+prefill and decode phases. The scheduler decides with counts only; it never sees a tensor. (Paper: section 4.5. vLLM:
+v1/core/sched/scheduler.py.)
+"""
+
+from collections import deque
+
+from minipaged.events import Aborted, Admitted, Arrived, Finished, KeptWaiting, Preempted, Refused, Sampled, Scheduled
+from minipaged.serving.plan import Plan, Row
+from minipaged.serving.sequence import Status
+
+
+class Scheduler:
+    """First come, first served over one waiting queue and one list of running requests, oldest first.
+
+    max_num_seqs: the most sequences that run together. max_num_batched_tokens: the budget, tokens computed in one step;
+    at least max_num_seqs, so that every running sequence that has caught up gets its token in every step.
+    log: a list that events are appended to, or None.
+    """
+
+    def __init__(self, memory, max_num_seqs=64, max_num_batched_tokens=512):
+        if max_num_seqs < 1:
+            raise ValueError(f"max_num_seqs={max_num_seqs}: must be at least 1")
+        if max_num_batched_tokens < max_num_seqs:
+            raise ValueError(
+                f"max_num_batched_tokens={max_num_batched_tokens}: must be at least max_num_seqs={max_num_seqs}, "
+                "so that every running sequence can get a token in every step"
+            )
+        self.memory = memory
+        self.max_num_seqs, self.max_num_batched_tokens = max_num_seqs, max_num_batched_tokens
+        self.running, self.waiting = [], deque()
+        self.log = None
+
+    def add(self, request):
+        """Put a request at the end of the queue. Raises ValueError, with nothing added, if it can never fit."""
+        num_prompt_tokens, max_tokens = request.num_prompt_tokens, request.max_tokens
+        if not self.memory.fits_ever(num_prompt_tokens, max_tokens):
+            needed, allowed = self.memory.blocks_at_most(num_prompt_tokens, max_tokens), self.memory.num_blocks
+            self._note(Refused, request.request_id, num_prompt_tokens, max_tokens, "pool", needed, allowed)
+            raise ValueError(
+                f"request {request.request_id!r} can never fit: {num_prompt_tokens} prompt tokens and max_tokens="
+                f"{max_tokens} need {needed} blocks of {self.memory.block_size}, the pool has {allowed}"
+            )
+        self.waiting.append(request)
+        self._note(Arrived, request.request_id, num_prompt_tokens, max_tokens)
+
+    def schedule(self):
+        """Decide the next step and take the blocks for it. Returns a Plan, without rows if there is nothing to do."""
+        plan = Plan()
+        budget = self.max_num_batched_tokens
+        preempted = False
+
+        # Who continues: the running, oldest first. Who must yield: the newest, until there is room for the older one.
+        i = 0
+        while i < len(self.running):
+            request = self.running[i]
+            while not (num_tokens := self._grant(plan, request, budget)):
+                preempted = True
+                victim = self.running.pop()
+                self._preempt(victim, needed_by=request.request_id)
+                if victim is request:
+                    break
+            budget -= num_tokens
+            i += 1
+
+        # Who may enter: the waiting in order, none of them past the head. After a preemption nobody, or the room that
+        # was just made would go to the request that yielded it.
+        while self.waiting and not preempted and self._admit(self.waiting[0], budget):
+            request = self.waiting.popleft()
+            request.status = Status.RUNNING
+            self.running.append(request)
+            budget -= self._grant(plan, request, budget)
+        if self.waiting and preempted:
+            self._note(KeptWaiting, self.waiting[0].request_id, "preemption", 0, self.memory.allocator.num_free)
+
+        plan.handed_out, self.memory.handed_out = sorted(self.memory.handed_out), set()
+        plan.released, self.memory.released = sorted(self.memory.released), set()
+        return plan
+
+    def _grant(self, plan, request, budget):
+        """Give a running request slots for as many of its tokens as the budget allows. Returns their number.
+
+        Returns 0, with nothing changed, if the pool has too few free blocks.
+        """
+        sequence = request.sequences[0]
+        num_tokens = min(sequence.num_tokens - sequence.num_computed_tokens, budget)
+        copies = self.memory.grow([(sequence.name, num_tokens)])
+        if copies is None:
+            return 0
+        start = sequence.num_computed_tokens
+        plan.rows.append(Row(sequence, start, num_tokens))
+        if start + num_tokens == sequence.num_tokens:
+            plan.due.append(sequence)
+        plan.copies.extend(copies)
+        self._note(Scheduled, sequence.name, start, num_tokens, sequence.num_tokens, request.num_prompt_tokens)
+        return num_tokens
+
+    def _admit(self, request, budget):
+        """Open a table for the head of the queue if budget, number of sequences and memory allow it."""
+        sequence, num_free = request.sequences[0], self.memory.allocator.num_free
+        needed = -(-sequence.num_tokens // self.memory.block_size)
+        if len(self.running) == self.max_num_seqs:
+            self._note(KeptWaiting, request.request_id, "max_num_seqs", 0, num_free)
+            return False
+        if budget == 0:
+            self._note(KeptWaiting, request.request_id, "budget", 0, num_free)
+            return False
+        num_left = request.max_tokens - (sequence.num_tokens - request.num_prompt_tokens)
+        num_cached = self.memory.admit(sequence.name, sequence.token_ids, num_left)
+        if num_cached is None:
+            self._note(KeptWaiting, request.request_id, "blocks", needed, num_free)
+            return False
+        sequence.num_computed_tokens = num_cached
+        self._note(Admitted, request.request_id, sequence.num_tokens, num_cached, needed, num_free)
+        return True
+
+    def _preempt(self, request, needed_by):
+        """By recompute: drop the blocks, keep the tokens. The request goes back to the front of the queue."""
+        sequence = request.sequences[0]
+        self._note(Preempted, request.request_id, needed_by, sequence.num_computed_tokens)
+        self.memory.release(sequence.name)
+        sequence.num_computed_tokens = 0
+        request.status = Status.PREEMPTED
+        self.waiting.appendleft(request)
+
+    def give_up_step(self):
+        """The step that was planned broke off. Whoever runs was in it: all yield and compute their tokens again."""
+        while self.running:
+            self._preempt(self.running.pop(), needed_by=None)
+
+    def commit(self, plan, continuations, reasons):
+        """Enter what a step computed: what is in the cache now, the new tokens, and who is finished.
+
+        continuations: for every due sequence of the plan, in order, a Continuation. reasons: for each of them why it
+        is the last one, or None.
+        """
+        for sequence, start, num_tokens in plan.rows:
+            sequence.num_computed_tokens = start + num_tokens
+            self.memory.commit(sequence.name, sequence.token_ids, start + num_tokens)
+        for (sequence, token, _), reason in zip(continuations, reasons):
+            self._note(Sampled, sequence.name, token, sequence.num_tokens)
+            sequence.token_ids.append(token)
+            if reason is not None:
+                self._finish(sequence, reason)
+
+    def _finish(self, sequence, reason):
+        request = sequence.request
+        self._note(Finished, sequence.name, reason, sequence.num_tokens - request.num_prompt_tokens)
+        sequence.finish_reason = reason
+        self.running.remove(request)
+        self._let_go(request)
+
+    def abort(self, request):
+        """Take an unfinished request away, wherever it stands, with its blocks."""
+        self._note(Aborted, request.request_id)
+        request.sequences[0].finish_reason = "abort"
+        (self.running if request.status is Status.RUNNING else self.waiting).remove(request)
+        self._let_go(request)
+
+    def _let_go(self, request):
+        sequence = request.sequences[0]
+        if request.status is Status.RUNNING:
+            self.memory.release(sequence.name)
+        sequence.num_computed_tokens = 0
+        request.status = Status.FINISHED
+
+    def _note(self, event, *facts):
+        if self.log is not None:
+            self.log.append(event(*facts))

@@ -1,0 +1,92 @@
+"""What is asked for and how far it has come: SamplingParams, Request, Sequence and its Status.
+
+Plain records. Nothing here decides anything; the scheduler moves sequences along.
+"""
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Status(str, Enum):
+    """Where a request stands. Waiting and preempted requests share one queue."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How to choose tokens and when to stop. Names and defaults are vLLM's.
+
+    temperature: 0 takes the likeliest token (greedy); larger values flatten the distribution.
+    seed: makes a request's draws repeatable whatever else is in the batch; None: the engine gives one.
+    max_tokens: the most tokens to generate. ignore_eos: go on after the end of text.
+    """
+
+    temperature: float = 1.0
+    seed: int | None = None
+    max_tokens: int = 16
+    ignore_eos: bool = False
+
+    def __post_init__(self):
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise ValueError(f"temperature={self.temperature}: must be 0 (greedy) or a positive number")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens={self.max_tokens}: must be at least 1")
+
+
+@dataclass(eq=False)
+class Sequence:
+    """One run of tokens: the prompt, then what was generated.
+
+    num_computed_tokens counts the tokens whose K and V are in the cache. The newest sampled token is not among them:
+    the next step writes it. So num_tokens - num_computed_tokens is what is left to compute: all of a fresh prompt, or
+    1.
+    """
+
+    request: "Request" = field(repr=False)
+    index: int
+    token_ids: list
+    num_computed_tokens: int = 0
+    finish_reason: str | None = None
+
+    @property
+    def name(self):
+        """What the memory and the events call this sequence."""
+        return self.request.request_id
+
+    @property
+    def num_tokens(self):
+        return len(self.token_ids)
+
+    @property
+    def output_token_ids(self):
+        return self.token_ids[len(self.request.prompt_token_ids) :]
+
+
+@dataclass(eq=False)
+class Request:
+    """What a user asked for, and the sequences that answer it (one, for now).
+
+    max_tokens is the parameters' number, cut where the model's context ends. seed is theirs, or one that the engine
+    gave.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list
+    params: SamplingParams
+    max_tokens: int
+    seed: int
+    status: Status = Status.WAITING
+    sequences: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.sequences = [Sequence(self, 0, list(self.prompt_token_ids))]
+
+    @property
+    def num_prompt_tokens(self):
+        return len(self.prompt_token_ids)

@@ -1,0 +1,96 @@
+"""The oracle: everything that an engine computes is compared with the dense, cache-free forward, in float64.
+
+Imported by tests inside their functions, since it needs torch.
+"""
+
+import random
+from dataclasses import replace
+
+import torch
+from harness import check_scheduler
+
+from minipaged.attention.batched import BatchedAttention
+from minipaged.attention.kv_cache import KVCache
+from minipaged.attention.reference import ReferenceAttention
+from minipaged.memory.check import ShadowSlots
+from minipaged.memory.paged import PagedMemory
+from minipaged.model.gpt import GPT, GPTConfig
+from minipaged.serving.engine import Engine
+from minipaged.serving.scheduler import Scheduler
+
+ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
+TOLERANCE = 1e-9  # of logits in float64
+
+
+def random_model(attention="batched", seed=0):
+    """A GPT of 2 layers and 32 channels with random weights, large enough for its tokens to depend on their past."""
+    torch.manual_seed(seed)
+    config = GPTConfig(97, 32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48)
+    model = GPT(config, ATTENTION[attention]()).double().eval()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+class Recorder:
+    """Stands in for a model: asks it for the logits of every row, keeps them, hands on those that were asked for."""
+
+    def __init__(self, model):
+        self.model, self.config, self.logits = model, model.config, None
+
+    def __call__(self, batch, cache):
+        every_row = torch.arange(len(batch.token_ids), dtype=torch.int32)
+        self.logits = self.model(replace(batch, logit_rows=every_row), cache)
+        return self.logits[batch.logit_rows]
+
+
+class CheckedEngine(Engine):
+    """An engine over a poisoned cache that checks every invariant after every step and keeps what was computed."""
+
+    def __init__(self, model, num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=64, tokenizer=None):
+        config = model.config
+        memory = PagedMemory(num_blocks, block_size)
+        shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
+        cache = KVCache(*shape, dtype=torch.float64, poison=True)
+        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
+        super().__init__(Recorder(model), tokenizer, cache, scheduler)
+        self.shadow = ShadowSlots()
+        self.computed = {}  # Sequence -> list of (first position, logits [num_tokens, vocab_size]), one for each row
+        self.events = []
+
+    def step(self):
+        result = super().step()
+        row = 0
+        for sequence, start, num_tokens in result.plan.rows:
+            self.computed.setdefault(sequence, []).append((start, self.model.logits[row : row + num_tokens]))
+            row += num_tokens
+            if sequence.finish_reason is None:
+                table = self.memory.table(sequence.name)
+                self.shadow.write(sequence.name, table, start, start + num_tokens)
+        self.events += result.events
+        check_scheduler(self.scheduler, self.shadow)
+        return result
+
+    def demand_equals_dense(self):
+        """Every logit that was ever computed, and every token that was chosen, against one dense forward a sequence."""
+        with torch.inference_mode():
+            for sequence, rows in self.computed.items():
+                dense = self.model.model.dense(torch.tensor(sequence.token_ids).unsqueeze(0))[0]
+                for start, logits in rows:
+                    error = (logits - dense[start : start + len(logits)]).abs().max().item()
+                    assert error <= TOLERANCE, f"{sequence.name} from {start}: logits differ by {error}"
+                num_prompt_tokens = sequence.request.num_prompt_tokens
+                for position in range(num_prompt_tokens, sequence.num_tokens):
+                    expected = chosen_from(dense[position - 1], sequence.request, position)
+                    assert sequence.token_ids[position] == expected, f"{sequence.name}: token {position} differs"
+
+
+def chosen_from(logits, request, position):
+    """The token that a request takes at a position, from the dense logits alone."""
+    temperature = request.params.temperature
+    if temperature == 0:
+        return logits.argmax().item()
+    probabilities = (logits / temperature).softmax(dim=-1)
+    uniform = random.Random(f"{request.seed}/0/{position}").random()
+    return int((probabilities.cumsum(dim=-1) <= uniform).sum())

@@ -1,0 +1,276 @@
+"""The engine and the LLM around it: what they accept, what they refuse, what they give back."""
+
+import pytest
+
+from minipaged.events import Aborted, Arrived, Finished, Refused, Sampled
+
+
+@pytest.fixture(scope="module")
+def llm():
+    from minipaged import LLM
+
+    return LLM(block_size=4, num_blocks=64, dtype="float64")
+
+
+@pytest.fixture
+def engine():
+    """A small checked engine: 16 blocks of 4 slots, and a model of random weights."""
+    from oracle import CheckedEngine, random_model
+
+    return CheckedEngine(random_model(), num_blocks=16, block_size=4, max_num_seqs=4)
+
+
+def params(**options):
+    from minipaged import SamplingParams
+
+    return SamplingParams(**{"temperature": 0, "max_tokens": 5, **options})
+
+
+def state(engine):
+    allocator = engine.memory.allocator
+    return allocator.free_order(), engine.memory.sequences(), list(engine.scheduler.waiting), engine.has_unfinished()
+
+
+def test_generate_returns_an_output_for_each_prompt_in_order(llm):
+    prompts = ["ROMEO:\nBut, soft!", [5, 6, 7], "O"]
+    outputs = llm.generate(prompts, [params(max_tokens=n) for n in (9, 1, 4)])
+    assert [len(each.outputs[0].token_ids) for each in outputs] == [9, 1, 4]
+    assert [each.prompt for each in outputs] == [prompts[0], None, "O"]
+    assert outputs[1].prompt_token_ids == [5, 6, 7]
+    assert all(each.finished and each.outputs[0].finish_reason == "length" for each in outputs)
+    for each in outputs:
+        assert each.outputs[0].text == llm.engine.tokenizer.decode(each.outputs[0].token_ids)
+    assert llm.engine.memory.allocator.num_free == 64
+
+
+def test_generate_takes_one_prompt_as_it_is(llm):
+    [from_text] = llm.generate("ROMEO:\nBut, soft!", params())
+    [from_ids] = llm.generate(llm.engine.tokenizer.encode("ROMEO:\nBut, soft!"), params())
+    assert from_text.outputs[0].token_ids == from_ids.outputs[0].token_ids
+
+
+def test_generate_equals_a_dense_greedy_loop(llm):
+    import torch
+
+    prompt = "HAMLET:\nTo be, or not to be"
+    [output] = llm.generate([prompt], params(max_tokens=30))
+    ids = llm.engine.tokenizer.encode(prompt)
+    with torch.inference_mode():
+        for _ in range(30):
+            ids.append(llm.engine.model.dense(torch.tensor([ids]))[0, -1].argmax().item())
+    assert output.prompt_token_ids + output.outputs[0].token_ids == ids
+
+
+def test_generate_refuses_all_if_one_prompt_is_wrong(llm):
+    before = state(llm.engine)
+    with pytest.raises(ValueError, match="empty prompt"):
+        llm.generate(["fine", ""], params())
+    with pytest.raises(ValueError, match="2 prompts, 3 SamplingParams"):
+        llm.generate(["a", "b"], [params()] * 3)
+    assert state(llm.engine) == before
+    assert llm.generate([], params()) == []
+
+
+def test_generate_leaves_requests_added_by_hand_alone(llm):
+    request_id = llm.engine.add("KING", params())
+    with pytest.raises(ValueError, match="by hand"):
+        llm.generate(["O"], params())
+    assert llm.engine.abort(request_id)
+    assert len(llm.generate(["O"], params())) == 1
+
+
+def test_an_interrupted_generate_leaves_nothing_behind(llm, monkeypatch):
+    steps = iter(range(3))
+
+    def step_then_interrupt():
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+        return type(llm.engine).step(llm.engine)
+
+    monkeypatch.setattr(llm.engine, "step", step_then_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate(["KING", "QUEEN"], params(max_tokens=50))
+    assert not llm.engine.has_unfinished()
+    assert llm.engine.memory.allocator.num_free == 64
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"model": "gpt-5"}, "model='gpt-5'.*tiny"),
+        ({"dtype": "int4"}, "dtype='int4'.*float32, float64"),
+        ({"attention": "magic"}, "attention='magic'.*batched, reference"),
+        ({"block_size": 0}, "block_size=0"),
+        ({"num_blocks": 0}, "num_blocks=0"),
+        ({"max_num_seqs": 0}, "max_num_seqs=0"),
+        ({"max_num_batched_tokens": 3}, "max_num_batched_tokens=3.*max_num_seqs=64"),
+        ({"max_num_batched_tokens": 0}, "max_num_batched_tokens=0"),
+        ({"num_threads": 0}, "num_threads=0"),
+    ],
+)
+def test_an_llm_that_cannot_be(options, message):
+    from minipaged import LLM
+
+    with pytest.raises(ValueError, match=message):
+        LLM(**options)
+
+
+@pytest.mark.parametrize(
+    "prompt, message",
+    [
+        ([], "empty prompt"),
+        ([1, 97], "token id 97: .*0 to 96"),
+        ([-1], "token id -1"),
+        ([1.5], "token id 1.5"),
+        ([True], "token id True"),
+        ("text", "no tokenizer"),
+        (None, "prompt=None"),
+        (7, "prompt=7"),
+        ([1] * 1024, "1024 tokens.*at most 1023"),
+        ([1] * 61, "never fit.*61 prompt tokens.*17 blocks of 4.*16"),
+    ],
+)
+def test_a_wrong_prompt_is_refused_and_the_others_go_on(engine, prompt, message):
+    engine.add([1, 2, 3], params())
+    engine.step()
+    before = state(engine)
+    with pytest.raises(ValueError, match=message):
+        engine.add(prompt, params(max_tokens=8))
+    assert state(engine) == before
+    while engine.has_unfinished():
+        engine.step()
+    engine.demand_equals_dense()
+
+
+def test_a_refusal_is_told(engine):
+    for prompt in ([1] * 2000, [1] * 64):
+        with pytest.raises(ValueError):
+            engine.add(prompt, params(), request_id="X")
+    assert engine.step().events == [
+        Refused("X", 2000, 5, "context", 2001, 1024),
+        Refused("X", 64, 5, "pool", 17, 16),
+    ]
+
+
+def test_a_name_in_use_is_refused(engine):
+    engine.add([1], params(), request_id="A")
+    with pytest.raises(ValueError, match="'A'"):
+        engine.add([1], params(), request_id="A")
+    engine.abort("A")
+    assert engine.add([1], params(), request_id="A") == "A"
+
+
+def test_a_number_given_by_hand_does_not_collide_with_the_engines_own(engine):
+    engine.add([1], params(), request_id="1")
+    assert len({engine.add([1], params()) for _ in range(3)} | {"1"}) == 4
+
+
+def test_generation_stops_at_the_context():
+    """The last token fills the context; the sequence never needs more slots than the context less one."""
+    from oracle import CheckedEngine, random_model
+
+    engine = CheckedEngine(random_model(), num_blocks=1023, block_size=1, max_num_batched_tokens=1100)
+    engine.add([1] * 1020, params(max_tokens=100))
+    outputs = []
+    while engine.has_unfinished():
+        outputs += engine.step().outputs
+    assert (len(outputs[0].outputs[0].token_ids), outputs[0].outputs[0].finish_reason) == (4, "length")
+    engine.demand_equals_dense()
+
+
+def test_the_end_of_text_stops_unless_it_is_ignored(engine):
+    class Tokenizer:
+        eos_token_id = None
+
+        def decode(self, token_ids):
+            return str(token_ids)
+
+    engine.tokenizer = Tokenizer()
+    engine.add([3, 1, 4], params(max_tokens=12))
+    while engine.has_unfinished():
+        outputs = engine.step().outputs
+    tokens = outputs[0].outputs[0].token_ids
+    engine.tokenizer.eos_token_id = tokens[5]
+    first = tokens.index(tokens[5])
+    for ignore_eos, expected, reason in ((False, tokens[: first + 1], "stop"), (True, tokens, "length")):
+        engine.add([3, 1, 4], params(max_tokens=12, ignore_eos=ignore_eos))
+        while engine.has_unfinished():
+            outputs = engine.step().outputs
+        assert (outputs[0].outputs[0].token_ids, outputs[0].outputs[0].finish_reason) == (expected, reason)
+
+
+def test_a_step_with_nothing_to_do(engine):
+    result = engine.step()
+    assert (result.plan.rows, result.events, result.outputs) == ([], [], [])
+    assert engine.abort("nobody") is False
+
+
+def test_aborting_in_the_middle_frees_everything(engine):
+    for name in "ABCDEF":
+        engine.add([1] * 20, params(max_tokens=20), request_id=name)
+    for _ in range(4):
+        engine.step()
+    for name in "FBAECD":
+        assert engine.abort(name)
+        engine.step()
+    assert not engine.abort("A")
+    assert engine.memory.allocator.num_free == 16
+    assert sum(isinstance(event, Aborted) for event in engine.events) == 6
+
+
+def test_a_step_that_breaks_off_can_be_taken_again(engine):
+    """Ctrl-C or an error in the middle of a forward pass: everybody computes again, nothing is lost or stale."""
+    for i in range(3):
+        engine.add([i + 1] * 6, params(max_tokens=6))
+    engine.step()
+    recorder = engine.model
+
+    def broken(batch, cache):
+        recorder(batch, cache)
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        engine.model = broken
+        with pytest.raises(KeyboardInterrupt):
+            engine.step()
+        engine.model = recorder
+        engine.step()
+    while engine.has_unfinished():
+        engine.step()
+    engine.demand_equals_dense()
+    assert len(engine.computed) == 3
+    assert engine.memory.allocator.num_free == 16
+
+
+def test_the_events_of_a_short_life(engine):
+    engine.add([1, 2], params(max_tokens=2), request_id="A")
+    events = [event for _ in range(2) for event in engine.step().events]
+    assert events[0] == Arrived("A", 2, 2)
+    sampled = [(event.sequence, event.position) for event in events if isinstance(event, Sampled)]
+    assert sampled == [("A", 2), ("A", 3)]
+    assert Finished("A", "length", 2) in events
+
+
+def test_without_events_nothing_is_collected():
+    from minipaged import LLM
+
+    engine = LLM(num_blocks=8, events=False).engine
+    engine.add("O", params())
+    while engine.has_unfinished():
+        assert engine.step().events == []
+
+
+def test_seeds_repeat_and_differ(llm):
+    from minipaged import LLM, SamplingParams
+
+    def run(engine_seed, **options):
+        fresh = LLM(block_size=4, num_blocks=64, dtype="float64", seed=engine_seed)
+        outputs = fresh.generate(["KING"] * 3, SamplingParams(max_tokens=12, **options))
+        return [each.outputs[0].token_ids for each in outputs]
+
+    unseeded = run(0)
+    assert unseeded == run(0) != run(1)
+    assert unseeded[0] != unseeded[1] != unseeded[2]
+    seeded = run(0, seed=9)
+    assert seeded == run(1, seed=9)
+    assert seeded[0] == seeded[1] == seeded[2]

@@ -1,0 +1,119 @@
+"""What comes out of the paged engine is what a dense, cache-free model says, on random workloads under pressure.
+
+The cache is poisoned with NaN wherever it must not be read, and check() runs after every step.
+"""
+
+import random
+
+import pytest
+
+from minipaged.events import Preempted
+
+
+def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0):
+    """Random requests arriving over time until all are finished. Returns the Requests that were accepted."""
+    from minipaged.serving.sequence import SamplingParams
+
+    accepted, to_arrive, step = {}, rng.randint(3, 8), 0
+    while to_arrive or engine.has_unfinished():
+        while to_arrive and (rng.random() < 0.3 or not engine.has_unfinished()):
+            to_arrive -= 1
+            num_prompt_tokens = rng.choice([rng.randint(1, 8), rng.randint(1, longest_prompt)])
+            prompt = [rng.randrange(vocab_size) for _ in range(num_prompt_tokens)]
+            params = SamplingParams(
+                temperature=rng.choice([0.0, 0.7, 1.3]),
+                seed=rng.choice([None, rng.randrange(100)]),
+                max_tokens=rng.randint(1, most_tokens),
+                ignore_eos=rng.random() < 0.5,
+            )
+            try:
+                request_id = engine.add(prompt, params)
+                accepted[request_id] = engine.scheduler.waiting[-1]
+            except ValueError as error:
+                assert "can never fit" in str(error)
+        unfinished = [each for each in accepted.values() if each.sequences[0].finish_reason is None]
+        if unfinished and rng.random() < aborts:
+            engine.abort(rng.choice(unfinished).request_id)
+        engine.step()
+        step += 1
+        assert step < 5_000
+    return accepted
+
+
+def run(seed, attention):
+    from oracle import CheckedEngine, random_model
+
+    rng = random.Random(seed)
+    model = random_model(attention)
+    block_size = rng.choice([1, 2, 3, 4, 16])
+    longest = 200 if rng.random() < 0.2 else 40
+    num_blocks = -(-rng.randint(longest, 3 * longest) // block_size)
+    max_num_seqs = rng.randint(1, 6)
+    budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
+    engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget)
+    requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02)
+    engine.demand_equals_dense()
+    for request in requests.values():
+        [sequence] = request.sequences
+        assert sequence.finish_reason == "abort" or len(sequence.output_token_ids) == request.max_tokens
+    assert engine.memory.allocator.num_free == num_blocks
+    return sum(isinstance(event, Preempted) for event in engine.events)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_batched_equals_dense(seed):
+    run(seed, "batched")
+
+
+@pytest.mark.parametrize("seed", range(1000, 1015))
+def test_reference_equals_dense(seed):
+    run(seed, "reference")
+
+
+def test_the_workloads_do_preempt():
+    """A test of the tests: without pressure the ones above would prove little."""
+    assert sum(run(seed, "batched") > 0 for seed in range(30)) >= 8
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_shipped_weights_equal_dense(seed):
+    """The same on the model that ships, with real text as prompts."""
+    import torch
+    from oracle import ATTENTION, CheckedEngine
+
+    from minipaged.model.load import load
+    from minipaged.serving.sequence import SamplingParams
+
+    rng = random.Random(seed)
+    model, tokenizer = load("tiny", torch.float64, ATTENTION["batched"]())
+    engine = CheckedEngine(model, 24, rng.choice([3, 4, 5]), 4, rng.choice([8, 30]), tokenizer)
+    prompts = ["HAMLET:\nTo be, or not to be", "KING", "[Enter two Gentlemen]\n\nFirst Gentleman:\n", "O", "é—☃"]
+    for prompt in rng.sample(prompts, 4):
+        temperature = rng.choice([0.0, 1.0])
+        engine.add(prompt, SamplingParams(temperature=temperature, seed=seed, max_tokens=rng.randint(8, 40)))
+        engine.step()
+    while engine.has_unfinished():
+        engine.step()
+    engine.demand_equals_dense()
+    assert engine.memory.allocator.num_free == 24
+
+
+def test_a_preempted_request_samples_the_same():
+    """The same requests in pools from ample to just enough: pressure never shows in the tokens."""
+    from oracle import CheckedEngine, random_model
+
+    from minipaged.serving.sequence import SamplingParams
+
+    model = random_model()
+    outputs, preemptions = [], []
+    for num_blocks in (60, 16, 12, 11):
+        engine = CheckedEngine(model, num_blocks, 4)
+        for i in range(5):
+            engine.add([i + 1] * (5 + i), SamplingParams(temperature=1.0, seed=i, max_tokens=30), request_id=str(i))
+        results = []
+        while engine.has_unfinished():
+            results += engine.step().outputs
+        outputs.append({each.request_id: each.outputs[0].token_ids for each in results})
+        preemptions.append(sum(isinstance(event, Preempted) for event in engine.events))
+    assert preemptions[0] == 0 < min(preemptions[1:])
+    assert all(each == outputs[0] for each in outputs)

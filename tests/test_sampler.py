@@ -1,0 +1,96 @@
+"""Choosing tokens: greedy, and draws that depend on seed, sample and position alone."""
+
+import pytest
+
+from minipaged.serving.sequence import SamplingParams
+
+
+def plan_of(*params, seeds=None, num_tokens=3):
+    """A plan in which one sequence for each of the params is due a token."""
+    from minipaged.serving.plan import Plan
+    from minipaged.serving.sequence import Request
+
+    seeds = seeds or range(len(params))
+    requests = [Request(str(s), None, [1] * num_tokens, each, 10, s) for s, each in zip(seeds, params)]
+    return Plan(due=[request.sequences[0] for request in requests])
+
+
+def test_greedy_takes_the_likeliest_and_tells_its_log_probability():
+    import torch
+
+    from minipaged.serving import sampler
+
+    logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]], dtype=torch.float64)
+    plan = plan_of(SamplingParams(temperature=0), SamplingParams(temperature=0))
+    chosen = sampler.choose(plan, logits)
+    assert [each.token for each in chosen] == [1, 0]
+    assert [each.parent for each in chosen] == plan.due
+    for each, row in zip(chosen, logits):
+        expected = row[each.token] - row.exp().sum().log()
+        assert each.logprob == pytest.approx(expected.item(), abs=1e-12)
+
+
+def test_a_draw_does_not_depend_on_its_batch():
+    import torch
+
+    from minipaged.serving import sampler
+
+    torch.manual_seed(0)
+    logits = torch.randn(20, 50, dtype=torch.float64)
+    params = [SamplingParams(temperature=t) for t in [0.5, 1.0, 2.0, 0.0] * 5]
+    together = [each.token for each in sampler.choose(plan_of(*params), logits)]
+    alone = [sampler.choose(plan_of(params[i], seeds=[i]), logits[i : i + 1])[0].token for i in reversed(range(20))]
+    assert together == alone[::-1]
+
+
+def test_seed_and_position_decide_a_draw():
+    from minipaged.serving.sampler import uniform
+
+    def number(seed, num_tokens):
+        return uniform(plan_of(SamplingParams(), seeds=[seed], num_tokens=num_tokens).due[0])
+
+    assert number(1, 3) == number(1, 3)
+    assert len({number(seed, n) for seed in range(30) for n in range(1, 30)}) == 30 * 29
+
+
+def test_draws_follow_the_probabilities():
+    """A chi-squared test: 20,000 draws over 8 tokens; 24.3 is what chance exceeds once in a thousand (7 degrees)."""
+    import torch
+
+    from minipaged.serving import sampler
+
+    logits = torch.tensor([0.0, 1.0, 2.0, -1.0, 0.5, 1.5, -2.0, 0.3])
+    params = [SamplingParams(temperature=0.8)] * 20_000
+    chosen = sampler.choose(plan_of(*params), logits.expand(20_000, 8))
+    counts = torch.bincount(torch.tensor([each.token for each in chosen]), minlength=8)
+    expected = 20_000 * (logits / 0.8).softmax(dim=0)
+    assert ((counts - expected) ** 2 / expected).sum() < 24.3
+
+
+def test_a_tiny_temperature_is_greedy_and_never_overflows():
+    import torch
+
+    from minipaged.serving import sampler
+
+    logits = torch.tensor([[50.0, 100.0, 99.0]])
+    for temperature in (1e-3, 1e-30, 1e-300):
+        assert sampler.choose(plan_of(SamplingParams(temperature=temperature)), logits)[0].token == 1
+
+
+def test_an_impossible_token_is_never_drawn():
+    import torch
+
+    from minipaged.serving.sampler import draw
+
+    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(4, 5)
+    uniforms = torch.tensor([0.0, 0.4999, 0.5, 1 - 2**-53], dtype=torch.float64)
+    assert draw(logits, torch.ones(4), uniforms).tolist() == [1, 1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"max_tokens": 0}]
+)
+def test_wrong_parameters_are_named(wrong):
+    [(name, value)] = wrong.items()
+    with pytest.raises(ValueError, match=f"{name}={value}"):
+        SamplingParams(**wrong)
