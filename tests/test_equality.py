@@ -14,9 +14,9 @@ def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0):
     """Random requests arriving over time until all are finished. Returns the Requests that were accepted."""
     from minipaged.serving.sequence import SamplingParams
 
-    accepted, to_arrive, step = {}, rng.randint(3, 8), 0
+    accepted, to_arrive, step = {}, rng.randint(4, 9), 0
     while to_arrive or engine.has_unfinished():
-        while to_arrive and (rng.random() < 0.3 or not engine.has_unfinished()):
+        while to_arrive and (rng.random() < 0.6 or not engine.has_unfinished()):
             to_arrive -= 1
             num_prompt_tokens = rng.choice([rng.randint(1, 8), rng.randint(1, longest_prompt)])
             prompt = [rng.randrange(vocab_size) for _ in range(num_prompt_tokens)]
@@ -46,8 +46,8 @@ def run(seed, attention):
     rng = random.Random(seed)
     model = random_model(attention)
     block_size = rng.choice([1, 2, 3, 4, 16])
-    longest = 200 if rng.random() < 0.2 else 40
-    num_blocks = -(-rng.randint(longest, 3 * longest) // block_size)
+    longest = 200 if attention == "batched" and rng.random() < 0.15 else 30
+    num_blocks = -(-rng.randint(longest // 2 + 10, longest + 20) // block_size)
     max_num_seqs = rng.randint(1, 6)
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
     engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget)
@@ -72,7 +72,7 @@ def test_reference_equals_dense(seed):
 
 def test_the_workloads_do_preempt():
     """A test of the tests: without pressure the ones above would prove little."""
-    assert sum(run(seed, "batched") > 0 for seed in range(30)) >= 8
+    assert sum(run(seed, "batched") > 0 for seed in range(20)) >= 8
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -56,16 +56,16 @@ class LLM:
             cache = KVCache(*shape, dtype=dtype, poison=poison)
         self.engine = Engine(model, tokenizer, cache, scheduler, seed, events)
 
-    def generate(self, prompts, params=None):
+    def generate(self, prompts, sampling_params=None):
         """Complete prompts: a text or a list of token ids, or a list of such. Returns a RequestOutput for each, in
         order.
 
-        params: one SamplingParams for all, or a list with one for each. Every prompt is looked at before the first
+        sampling_params: one for all, or a list with one for each. Every prompt is looked at before the first
         step: ValueError names the first one that can't run, and nothing is generated.
         """
         if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
             prompts = [prompts]
-        params = params or SamplingParams()
+        params = sampling_params or SamplingParams()
         if isinstance(params, SamplingParams):
             params = [params] * len(prompts)
         if len(params) != len(prompts):
