@@ -1,0 +1,157 @@
+"""Attention through block tables in batched torch operations: the same sum as attention/reference.py, fast on a CPU.
+
+A few sequences at a time are gathered, block by block, into one dense workspace, and torch's own attention reads that.
+What the layers of a step have in common (who is attended with whom, their tables, their masks) is prepared once a step.
+The cache itself is never changed here. Lesson 05 shows what the gathering costs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from minipaged.attention.reference import check_arguments
+
+WORKSPACE_TOKENS = 8192  # K and V of so many tokens are gathered at a time: 2 MB each for the tiny model
+SHORT = 64  # a difference in length of so many tokens costs less than a group more
+
+
+class Group(NamedTuple):
+    """Sequences that are attended together: many with one query each, or one with many queries.
+
+    Their blocks are copied into `gathered`: K and V, each [num_seqs * num_blocks, numbers in a block]. `dense` is the
+    same memory, cut to the longest sequence: K and V, each [num_seqs, num_kv_heads, num_keys, head_dim].
+    """
+
+    rows: slice | torch.Tensor  # which rows of q and of the output are theirs
+    blocks: torch.Tensor  # [num_seqs * num_blocks] int32: the tables, one after the other
+    mask: torch.Tensor | None  # added to the scores, 0 or -inf: [num_seqs, 1, 1, num_keys] or [num_queries, num_keys]
+    unwritten: torch.Tensor | None  # which of the num_seqs * num_blocks * block_size gathered tokens nobody may read
+    gathered: list
+    dense: list
+
+
+class BatchedAttention:
+    """The fast backend of the model: plan once a step, then run once a layer.
+
+    workspace_tokens bounds what is gathered at a time; a longer sequence is gathered alone. (FlashInfer's wrappers have
+    these two verbs: flashinfer/decode.py, BatchDecodeWithPagedKVCacheWrapper.)
+    """
+
+    def __init__(self, workspace_tokens=WORKSPACE_TOKENS):
+        if workspace_tokens < 1:
+            raise ValueError(f"workspace_tokens={workspace_tokens}: must be at least 1")
+        self.workspace_tokens = workspace_tokens
+        self._workspaces = {}
+
+    def plan(self, block_tables, seq_lens, query_start_loc):
+        """Returns run(q, k_cache, v_cache, scale) -> out. Shapes and meaning are those of reference.paged_attention."""
+        groups = None
+
+        def run(q, k_cache, v_cache, scale):
+            nonlocal groups
+            if groups is None:  # the first layer's call: only the cache knows the block size
+                check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
+                tables = block_tables.cpu().numpy()  # the numbers are few, and numpy is three times as quick with few
+                groups = self._groups(k_cache, tables, seq_lens.tolist(), query_start_loc.tolist())
+            out = torch.zeros_like(q)
+            for group in groups:
+                out[group.rows] = attend(q[group.rows], k_cache, v_cache, group, scale)
+            return out
+
+        return run
+
+    def _groups(self, cache, tables, lengths, starts):
+        """Who is attended with whom. Sequences without keys or without queries are in no group: their output is zeros.
+
+        A sequence with several queries (a chunk of a prompt) is a group of its own. Those with one query are sorted by
+        length, and a group's longest is at most twice its shortest: a long sequence costs its length for each of them.
+        """
+        block_size = cache.shape[1]
+        groups, decodes = [], []
+        for i, length in enumerate(lengths):
+            num_queries = starts[i + 1] - starts[i]
+            if length and num_queries == 1:
+                decodes.append(i)
+            elif length and num_queries:
+                groups.append(self._chunk(cache, tables[i : i + 1], length, slice(starts[i], starts[i + 1])))
+        decodes.sort(key=lambda i: lengths[i], reverse=True)
+        while decodes:
+            longest = lengths[decodes[0]]
+            shortest = min((longest + 1) // 2, longest - SHORT)
+            room = max(1, self.workspace_tokens // (-(-longest // block_size) * block_size))
+            members = sorted(i for i in decodes[:room] if lengths[i] >= shortest)
+            decodes = decodes[len(members) :]
+            rows = [starts[i] for i in members]
+            groups.append(self._decodes(cache, tables[members], [lengths[i] for i in members], rows))
+        return groups
+
+    def _chunk(self, cache, table, length, rows):
+        """One sequence whose last positions are the queries: each sees the keys up to its own position."""
+        position = np.arange(length)
+        visible = position <= position[rows.start - rows.stop :, None]  # [num_queries, num_keys]
+        return self._group(cache, rows, table, length, visible)
+
+    def _decodes(self, cache, tables, lengths, rows):
+        """Sequences with one query each, which sees every key: only what fills up the shorter ones has to be hidden."""
+        block_size, longest = cache.shape[1], max(lengths)
+        adjacent = rows[-1] - rows[0] == len(rows) - 1
+        rows = slice(rows[0], rows[-1] + 1) if adjacent else torch.tensor(rows, device=cache.device)
+        if min(lengths) == longest:
+            return self._group(cache, rows, tables, longest)
+        num_blocks = -(-longest // block_size)
+        visible = np.arange(num_blocks * block_size) < np.array(lengths)[:, None]
+        # Past a sequence's end its table may hold anything: block 0 stands in, since some block must be gathered there.
+        tables = np.where(visible[:, ::block_size], tables[:, :num_blocks], 0)
+        unwritten = torch.from_numpy(np.flatnonzero(~visible)).to(cache.device)
+        return self._group(cache, rows, tables, longest, visible[:, None, None, :longest], unwritten)
+
+    def _group(self, cache, rows, tables, num_keys, visible=None, unwritten=None):
+        _, block_size, *per_token = cache.shape
+        tables = tables[:, : -(-num_keys // block_size)]
+        blocks = torch.from_numpy(tables.ravel()).to(cache.device)
+        gathered = [workspace[: len(blocks)] for workspace in self._workspace(cache, len(blocks))]
+        dense = [tokens.view(len(tables), -1, *per_token)[:, :num_keys].transpose(1, 2) for tokens in gathered]
+        mask = None
+        if visible is not None:  # torch takes booleans too, but turns them into this again in every layer
+            mask = torch.from_numpy(visible).to(cache.device)
+            mask = torch.where(mask, 0.0, float("-inf")).to(cache.dtype)
+        return Group(rows, blocks, mask, unwritten, gathered, dense)
+
+    def _workspace(self, cache, num_blocks):
+        """Room to gather num_blocks blocks of K and of V: two tensors, kept from step to step, larger when needed.
+
+        Why not cache[table], which is a line: indexing takes about five times as long as index_select on a CPU, and
+        tensors that stay need no new memory and no new views in every layer.
+        """
+        key = cache.dtype, cache.device, cache.shape[1:]
+        pair = self._workspaces.get(key)
+        if pair is None or len(pair[0]) < num_blocks:
+            size = max(num_blocks, 2 * len(pair[0])) if pair else num_blocks  # doubled, so that growing is rare
+            with torch.inference_mode(False):  # made inside inference mode, they could not be written outside it
+                pair = [torch.empty(size, cache[0].numel(), dtype=key[0], device=key[1]) for _ in range(2)]
+            self._workspaces[key] = pair
+        return pair
+
+
+def attend(q, k_cache, v_cache, group, scale):
+    """The group's queries over their keys. q: [num_seqs * num_queries, num_heads, head_dim] -> the same shape."""
+    for cache, gathered in zip((k_cache, v_cache), group.gathered):
+        torch.index_select(cache.flatten(1), 0, group.blocks, out=gathered)
+        if group.unwritten is not None:  # hiding them is not enough: 0 times a stale NaN is NaN
+            gathered.view(-1, cache[0, 0].numel()).index_fill_(0, group.unwritten, 0)
+    k, v = group.dense
+    if len(k) == len(q):
+        # One query each. The query heads that read the same KV head stand as rows of one head, so that its keys are
+        # read once for all of them: [num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim].
+        folded = q.view(len(q), k.shape[1], -1, k.shape[3])
+        return F.scaled_dot_product_attention(folded, k, v, attn_mask=group.mask, scale=scale).flatten(1, 2)
+    heads_first = q.transpose(0, 1).unsqueeze(0)  # [1, num_heads, num_queries, head_dim]
+    out = F.scaled_dot_product_attention(heads_first, k, v, attn_mask=group.mask, scale=scale, enable_gqa=True)
+    return out.squeeze(0).transpose(0, 1)
+
+
+def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale):
+    """Plan and run once. Arguments and result are those of reference.paged_attention."""
+    return BatchedAttention().plan(block_tables, seq_lens, query_start_loc)(q, k_cache, v_cache, scale)

@@ -1,0 +1,140 @@
+"""Attention through a block table, as the textbook has it: one query, one block after another, in plain loops.
+
+Slow, and meant to be read aloud. It never gathers a sequence's keys into one tensor: it walks over the blocks and keeps
+a running maximum, a running sum and a running output (the online softmax), so the scores of all keys never stand side
+by side. attention/batched.py computes the same sum fast. Lesson 05 builds it.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+
+
+class Step(NamedTuple):
+    """Where one query stands after it has read one more block. Every quantity is per query head.
+
+    With s the scores seen so far: running_max = max(s), running_sum = sum(exp(s - running_max)), and weighted_sum is
+    that sum with each term times the value of its key.
+    """
+
+    logical_block: int
+    block_id: int
+    positions: range  # the keys read in this block
+    scores: torch.Tensor  # [num_heads, len(positions)]
+    running_max: torch.Tensor  # [num_heads]
+    running_sum: torch.Tensor  # [num_heads]
+    weighted_sum: torch.Tensor  # [num_heads, head_dim]
+
+    @property
+    def output(self):
+        """Attention over the keys read so far: [num_heads, head_dim]. After the last block it is the answer."""
+        return self.weighted_sum / self.running_sum[:, None]
+
+    @property
+    def log_sum_exp(self):
+        """log(sum(exp(scores))) over the keys read so far, natural logarithm: [num_heads]."""
+        return self.running_max + self.running_sum.log()
+
+
+def attention_steps(q, k_cache, v_cache, block_table, num_keys, scale):
+    """One query over the first num_keys positions of one sequence. Yields a Step after each block.
+
+    q: [num_heads, head_dim]. k_cache, v_cache: [num_blocks, block_size, num_kv_heads, head_dim].
+    block_table: the sequence's physical block ids, logical order; never looked at past ceil(num_keys / block_size).
+    Query head h reads KV head h // (num_heads // num_kv_heads). Raises ValueError for a block that isn't in the cache.
+    """
+    num_blocks, block_size, num_kv_heads, _ = k_cache.shape
+    heads_per_kv_head = len(q) // num_kv_heads
+    kv_head = torch.arange(len(q), device=q.device) // heads_per_kv_head  # [num_heads]: the KV head that each reads
+    dtype = q.dtype if q.dtype in (torch.float32, torch.float64) else torch.float32
+    q = q.to(dtype)
+    running_max = torch.full_like(q[:, 0], float("-inf"))
+    running_sum = torch.zeros_like(q[:, 0])
+    weighted_sum = torch.zeros_like(q)
+
+    for logical_block, start in enumerate(range(0, num_keys, block_size)):
+        positions = range(start, min(start + block_size, num_keys))
+        block_id = int(block_table[logical_block])
+        if not 0 <= block_id < num_blocks:
+            raise ValueError(f"block {block_id} is not in this cache: ids run from 0 to {num_blocks - 1}")
+        # Only the slots in use are read: a masked NaN would still spread, because 0 times NaN is NaN.
+        keys = k_cache[block_id, : len(positions)].transpose(0, 1)[kv_head].to(dtype)
+        values = v_cache[block_id, : len(positions)].transpose(0, 1)[kv_head].to(dtype)
+
+        scores = scale * (q[:, None] * keys).sum(-1)  # keys, values: [num_heads, len(positions), head_dim]
+        new_max = torch.maximum(running_max, scores.amax(-1))
+        correction = (running_max - new_max).exp()  # what was summed so far was relative to the old maximum
+        weights = (scores - new_max[:, None]).exp()
+        running_sum = running_sum * correction + weights.sum(-1)
+        weighted_sum = weighted_sum * correction[:, None] + (weights[:, :, None] * values).sum(1)
+        running_max = new_max
+        yield Step(logical_block, block_id, positions, scores, running_max, running_sum, weighted_sum)
+
+
+def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale):
+    """Causal attention of a flat batch of queries, each over its own sequence's cached keys.
+
+    q: [num_query_tokens, num_heads, head_dim], the sequences' queries one after the other.
+    k_cache, v_cache: [num_blocks, block_size, num_kv_heads, head_dim]; the queries' own K and V are in it already.
+    block_tables: [num_seqs, max_blocks] int32; entries past ceil(seq_len / block_size) may hold anything.
+    seq_lens: [num_seqs] int32, keys visible to the sequence's last query.
+    query_start_loc: [num_seqs + 1] int32, prefix sums: where each sequence's queries begin in q.
+    Returns [num_query_tokens, num_heads, head_dim]; zeros where there is no key to see. Halves are summed in float32.
+
+    A sequence's queries are its last positions: of n keys and c queries, query j sees keys 0 .. n - c + j.
+    Raises ValueError where sizes don't fit. (Paper: section 4.1, equation 4. vLLM: v1/attention/backends/flash_attn.py,
+    whose metadata has these names.)
+    """
+    check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
+    out = torch.zeros_like(q)
+    starts = query_start_loc.tolist()
+    for sequence, seq_len in enumerate(seq_lens.tolist()):
+        start, stop = starts[sequence], starts[sequence + 1]
+        for row in range(start, stop):
+            num_keys = seq_len - (stop - 1 - row)  # the last query sees all, each one before it one fewer
+            for step in attention_steps(q[row], k_cache, v_cache, block_tables[sequence], num_keys, scale):
+                out[row] = step.output
+    return out
+
+
+class ReferenceAttention:
+    """The textbook as a backend of the model: plan once a step, then run once a layer."""
+
+    def plan(self, block_tables, seq_lens, query_start_loc):
+        """Returns run(q, k_cache, v_cache, scale) -> out, shapes as in paged_attention. Nothing is worth preparing."""
+
+        def run(q, k_cache, v_cache, scale):
+            return paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale)
+
+        return run
+
+
+def check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc):
+    """Raises ValueError, with the values, if arguments of paged_attention don't fit each other."""
+    if k_cache.shape != v_cache.shape:
+        raise ValueError(f"k_cache {tuple(k_cache.shape)} and v_cache {tuple(v_cache.shape)} must have the same shape")
+    _, block_size, num_kv_heads, head_dim = k_cache.shape
+    _, num_heads, query_dim = q.shape
+    if query_dim != head_dim or num_heads % num_kv_heads:
+        raise ValueError(
+            f"{num_heads} query heads of {query_dim} on {num_kv_heads} KV heads of {head_dim}: the sizes must be equal "
+            "and the number of query heads a multiple of the number of KV heads"
+        )
+    if not q.dtype == k_cache.dtype == v_cache.dtype:
+        raise ValueError(f"q is {q.dtype}, k_cache {k_cache.dtype}, v_cache {v_cache.dtype}: they must be the same")
+    lengths, starts = seq_lens.tolist(), query_start_loc.tolist()
+    if not len(block_tables) == len(lengths) == len(starts) - 1:
+        raise ValueError(
+            f"{len(block_tables)} block tables, {len(lengths)} seq_lens and {len(starts)} query_start_loc: "
+            "must be as many tables as lengths, and one start more"
+        )
+    counts = [stop - start for start, stop in pairwise(starts)]
+    if starts[0] != 0 or starts[-1] != len(q) or min(counts, default=0) < 0:
+        raise ValueError(f"query_start_loc {starts}: must rise from 0 to the number of queries, {len(q)}")
+    for count, length in zip(counts, lengths):
+        if length < 0 or 0 < length < count:
+            raise ValueError(f"a sequence of {length} keys has {count} queries: a query's own key must be among them")
+    slots = block_tables.shape[1] * block_size
+    if max(lengths, default=0) > slots:
+        raise ValueError(f"seq_lens up to {max(lengths)}, but block_tables reach only over {slots} positions")
