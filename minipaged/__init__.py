@@ -1,4 +1,4 @@
-"""minipaged: a paged KV cache that you can read in an afternoon and trust.
+"""minipaged: a paged KV cache for a small GPT, written to be read.
 
 The public names, in the order in which the lessons meet them. They are imported when first used, so that the memory
 side needs no torch.

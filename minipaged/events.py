@@ -1,7 +1,7 @@
 """Facts of a step: one small frozen dataclass for each kind of thing that can happen, and no prose.
 
-The scheduler and the memory append them to a list, in the order in which things happen, if somebody asked for a list.
-The visualizer turns them into sentences. `request` and `sequence` are names; blocks are physical ids.
+The engine, the scheduler and the memory append them to a list, in the order in which things happen, if somebody asked
+for a list. The visualizer turns them into sentences. `request` and `sequence` are names; blocks are physical ids.
 """
 
 from dataclasses import dataclass

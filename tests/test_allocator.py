@@ -129,7 +129,16 @@ def test_what_cannot_be_served_changes_nothing():
         assert state(allocator) == before
 
 
-@pytest.mark.parametrize("num_blocks, free_order", [(0, None), (-1, None), (3, [0, 0]), (3, [3]), (3, [-1])])
-def test_a_pool_that_cannot_be(num_blocks, free_order):
-    with pytest.raises(ValueError, match=r"-1|0|3"):
+@pytest.mark.parametrize(
+    "num_blocks, free_order, message",
+    [
+        (0, None, "num_blocks=0"),
+        (-1, None, "num_blocks=-1"),
+        (3, [0, 0], r"free_order=\[0, 0\]"),
+        (3, [3], r"free_order=\[3\].* 2"),
+        (3, [-1], r"free_order=\[-1\]"),
+    ],
+)
+def test_a_pool_that_cannot_be(num_blocks, free_order, message):
+    with pytest.raises(ValueError, match=message):
         BlockAllocator(num_blocks, free_order)

@@ -55,18 +55,18 @@ def test_generate_equals_a_dense_greedy_loop(llm):
     prompt = "HAMLET:\nTo be, or not to be"
     [output] = llm.generate([prompt], params(max_tokens=30))
     ids = llm.engine.tokenizer.encode(prompt)
-    with torch.inference_mode():
-        for _ in range(30):
-            ids.append(llm.engine.model.dense(torch.tensor([ids]))[0, -1].argmax().item())
+    for _ in range(30):
+        ids.append(llm.engine.model.dense(torch.tensor([ids]))[0, -1].argmax().item())
     assert output.prompt_token_ids + output.outputs[0].token_ids == ids
 
 
 def test_generate_refuses_all_if_one_prompt_is_wrong(llm):
     before = state(llm.engine)
-    with pytest.raises(ValueError, match="empty prompt"):
+    with pytest.raises(ValueError, match="prompt is empty"):
         llm.generate(["fine", ""], params())
-    with pytest.raises(ValueError, match="2 prompts, 3 SamplingParams"):
-        llm.generate(["a", "b"], [params()] * 3)
+    for number in (0, 3):
+        with pytest.raises(ValueError, match=f"2 prompts, {number} SamplingParams"):
+            llm.generate(["a", "b"], [params()] * number)
     assert state(llm.engine) == before
     assert llm.generate([], params()) == []
 
@@ -118,7 +118,7 @@ def test_an_llm_that_cannot_be(options, message):
 @pytest.mark.parametrize(
     "prompt, message",
     [
-        ([], "empty prompt"),
+        ([], "prompt is empty"),
         ([1, 97], "token id 97: .*0 to 96"),
         ([-1], "token id -1"),
         ([1.5], "token id 1.5"),
@@ -260,6 +260,36 @@ def test_without_events_nothing_is_collected():
         assert engine.step().events == []
 
 
+@pytest.mark.parametrize("options", [{"attention": "reference"}, {"poison": True}, {"max_num_seqs": 600}])
+def test_other_engines_say_the_same(llm, options):
+    from minipaged import LLM
+
+    other = LLM(block_size=4, num_blocks=64, dtype="float64", **options)
+    for prompts in (["KING:\nWhat", "O"], ["QUEEN"]):
+        expected = [each.outputs[0].token_ids for each in llm.generate(prompts, params())]
+        assert [each.outputs[0].token_ids for each in other.generate(prompts, params())] == expected
+
+
+def test_reading_a_poisoned_block_raises(llm):
+    from minipaged import LLM
+
+    engine = LLM(block_size=4, num_blocks=8, poison=True).engine
+    engine.add("KING:\nWhat is", params())
+    engine.step()
+    engine.cache.poison_blocks(engine.memory.table("0").blocks[:1])
+    with pytest.raises(FloatingPointError, match="NaN"):
+        engine.step()
+    engine.step()  # what was read is computed again, and all is well
+
+
+def test_every_public_name_is_there():
+    import minipaged
+
+    assert all(callable(getattr(minipaged, name)) for name in minipaged.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        minipaged.nonsense  # noqa: B018
+
+
 def test_seeds_repeat_and_differ(llm):
     from minipaged import LLM, SamplingParams
 
@@ -270,7 +300,7 @@ def test_seeds_repeat_and_differ(llm):
 
     unseeded = run(0)
     assert unseeded == run(0) != run(1)
-    assert unseeded[0] != unseeded[1] != unseeded[2]
+    assert len(set(map(tuple, unseeded))) == 3
     seeded = run(0, seed=9)
     assert seeded == run(1, seed=9)
     assert seeded[0] == seeded[1] == seeded[2]

@@ -40,6 +40,15 @@ def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0):
     return accepted
 
 
+class Tokenizer:
+    """Enough of one for the random model to have an end of text."""
+
+    eos_token_id = 5
+
+    def decode(self, token_ids):
+        return ""
+
+
 def run(seed, attention):
     from oracle import CheckedEngine, random_model
 
@@ -50,12 +59,15 @@ def run(seed, attention):
     num_blocks = -(-rng.randint(longest // 2 + 10, longest + 20) // block_size)
     max_num_seqs = rng.randint(1, 6)
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
-    engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget)
+    engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget, Tokenizer())
     requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02)
     engine.demand_equals_dense()
     for request in requests.values():
         [sequence] = request.sequences
-        assert sequence.finish_reason == "abort" or len(sequence.output_token_ids) == request.max_tokens
+        stops = Tokenizer.eos_token_id in sequence.output_token_ids and not request.params.ignore_eos
+        if sequence.finish_reason != "abort":
+            assert sequence.finish_reason == ("stop" if stops else "length")
+            assert sequence.output_token_ids[-1] == 5 if stops else len(sequence.output_token_ids) == request.max_tokens
     assert engine.memory.allocator.num_free == num_blocks
     return sum(isinstance(event, Preempted) for event in engine.events)
 

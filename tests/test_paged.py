@@ -25,7 +25,7 @@ def append(memory, name, num_tokens=1, token_ids=()):
 def everything(memory):
     tables = {name: (list(memory.table(name).blocks), memory.table(name).num_tokens) for name in memory.sequences()}
     counts = [memory.allocator.ref_count(block) for block in range(memory.num_blocks)]
-    return tables, counts, memory.allocator.free_order(), memory.usage(), set(memory.handed_out), set(memory.released)
+    return tables, counts, memory.allocator.free_order(), memory.usage()
 
 
 @pytest.mark.parametrize("num_tokens, num_blocks", [(1, 1), (16, 1), (129, 9)])
@@ -63,7 +63,7 @@ def test_figure_6_of_the_paper():
 
 
 def test_b18_without_prefix_caching_nothing_is_hit():
-    memory = PagedMemory(4, 4)
+    memory = PagedMemory(4, 4, prefix_caching=False)
     admit(memory, "A", 10)
     assert len(memory.table("A").blocks) == 3
     memory.release("A")
@@ -119,6 +119,7 @@ def test_grow_serves_all_or_none():
         (lambda memory: memory.admit("C", []), "'C'"),
         (lambda memory: memory.grow([("A", 1), ("B", 1)]), "'B'"),
         (lambda memory: memory.grow([("A", 0)]), "0"),
+        (lambda memory: memory.grow([("A", 1), ("A", 1)]), "only once"),
         (lambda memory: memory.grow([("A", -3)]), "-3"),
         (lambda memory: memory.commit("A", [1, 2, 3], 4), "4 tokens"),
         (lambda memory: memory.release("B"), "'B'"),
@@ -140,6 +141,10 @@ def test_a_memory_that_cannot_be():
         PagedMemory(0, 4)
     with pytest.raises(ValueError, match="block_size=0"):
         PagedMemory(4, 0)
+    with pytest.raises(ValueError, match="prefix_caching=True"):
+        PagedMemory(4, 4, prefix_caching=True)
+    with pytest.raises(ValueError, match="num_host_blocks=2"):
+        PagedMemory(4, 4, num_host_blocks=2)
 
 
 def test_the_last_token_needs_no_slot():
@@ -169,7 +174,8 @@ def test_the_log_tells_which_blocks_moved():
         BlocksTaken("A", 2, (2,), 5),
         BlocksReleased("A", (2, 1, 0), 8),
     ]
-    assert (memory.handed_out, memory.released) == ({0, 1, 2}, {0, 1, 2})
+    assert memory.take_moved() == ([0, 1, 2], [0, 1, 2])
+    assert memory.take_moved() == ([], [])
 
 
 class TestCheck:

@@ -51,6 +51,9 @@ def test_seed_and_position_decide_a_draw():
 
     assert number(1, 3) == number(1, 3)
     assert len({number(seed, n) for seed in range(30) for n in range(1, 30)}) == 30 * 29
+    sequence = plan_of(SamplingParams(), seeds=[1]).due[0]
+    sequence.index = 1
+    assert uniform(sequence) != number(1, 3)
 
 
 def test_draws_follow_the_probabilities():
@@ -75,6 +78,16 @@ def test_a_tiny_temperature_is_greedy_and_never_overflows():
     logits = torch.tensor([[50.0, 100.0, 99.0]])
     for temperature in (1e-3, 1e-30, 1e-300):
         assert sampler.choose(plan_of(SamplingParams(temperature=temperature)), logits)[0].token == 1
+
+
+def test_nan_is_never_a_token():
+    import torch
+
+    from minipaged.serving import sampler
+
+    for temperature in (0, 1):
+        with pytest.raises(FloatingPointError):
+            sampler.choose(plan_of(SamplingParams(temperature=temperature)), torch.tensor([[0.0, torch.nan]]))
 
 
 def test_an_impossible_token_is_never_drawn():

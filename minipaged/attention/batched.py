@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from minipaged.attention.reference import check_arguments
 
 WORKSPACE_TOKENS = 8192  # K and V of so many tokens are gathered at a time: 2 MB each for the tiny model
-SHORT = 64  # a difference in length of so many tokens costs less than a group more
+SHORT = 64  # so many tokens of padding cost less than one more group
 
 
 class Group(NamedTuple):
@@ -53,7 +53,7 @@ class BatchedAttention:
             nonlocal groups
             if groups is None:  # the first layer's call: only the cache knows the block size
                 check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
-                tables = block_tables.cpu().numpy()  # the numbers are few, and numpy is three times as quick with few
+                tables = block_tables.cpu().numpy()  # numpy is faster than torch on so few numbers
                 groups = self._groups(k_cache, tables, seq_lens.tolist(), query_start_loc.tolist())
             out = torch.zeros_like(q)
             for group in groups:
@@ -66,7 +66,8 @@ class BatchedAttention:
         """Who is attended with whom. Sequences without keys or without queries are in no group: their output is zeros.
 
         A sequence with several queries (a chunk of a prompt) is a group of its own. Those with one query are sorted by
-        length, and a group's longest is at most twice its shortest: a long sequence costs its length for each of them.
+        length, and one joins a group whose longest is at most twice its own length, or at most SHORT tokens longer:
+        everyone in a group costs as much as its longest.
         """
         block_size = cache.shape[1]
         groups, decodes = [], []
@@ -110,6 +111,9 @@ class BatchedAttention:
     def _group(self, cache, rows, tables, num_keys, visible=None, unwritten=None):
         _, block_size, *per_token = cache.shape
         tables = tables[:, : -(-num_keys // block_size)]
+        if tables.size and not (tables.min() >= 0 and tables.max() < len(cache)):
+            wrong = f"{tables.min()} to {tables.max()}"
+            raise ValueError(f"a table names blocks {wrong}: ids in this cache run from 0 to {len(cache) - 1}")
         blocks = torch.from_numpy(tables.ravel()).to(cache.device)
         gathered = [workspace[: len(blocks)] for workspace in self._workspace(cache, len(blocks))]
         dense = [tokens.view(len(tables), -1, *per_token)[:, :num_keys].transpose(1, 2) for tokens in gathered]

@@ -14,8 +14,9 @@ class KVCache:
     Slot s is place s % block_size in block s // block_size. All layers share the block ids: a block is a row of every
     tensor. `tensors` lists them all, and what is done to whole blocks loops over it, so that none can be forgotten.
 
-    poison: for tests. Whatever nobody has written yet is NaN, which spreads to the output of whoever reads it.
-    (vLLM: csrc/cache_kernels.cu, reshape_and_cache_flash writes and copy_blocks copies.)
+    poison: for tests. Whatever nobody has written yet is NaN, which spreads to the output of whoever reads it. Raises
+    ValueError for a size below 1 or a dtype that isn't floating point. (Paper: section 5.1, the first and the third of
+    its kernels. vLLM: reshape_and_cache_flash in cache_kernels.cu writes.)
     """
 
     def __init__(

@@ -82,9 +82,9 @@ def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
     query_start_loc: [num_seqs + 1] int32, prefix sums: where each sequence's queries begin in q.
     Returns [num_query_tokens, num_heads, head_dim]; zeros where there is no key to see. Halves are summed in float32.
 
-    A sequence's queries are its last positions: of n keys and c queries, query j sees keys 0 .. n - c + j.
-    Raises ValueError where sizes don't fit. (Paper: section 4.1, equation 4. vLLM: v1/attention/backends/flash_attn.py,
-    whose metadata has these names.)
+    A sequence's queries are its last positions: of n keys and c queries, query j sees keys 0 .. n - c + j. Raises
+    ValueError where sizes don't fit or a table names a block that isn't in the cache. (Paper: section 4.1, equation
+    4. vLLM: v1/attention/backends/flash_attn.py, whose metadata has these names.)
     """
     check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
     out = torch.zeros_like(q)
@@ -94,7 +94,7 @@ def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
         for row in range(start, stop):
             num_keys = seq_len - (stop - 1 - row)  # the last query sees all, each one before it one fewer
             for step in attention_steps(q[row], k_cache, v_cache, block_tables[sequence], num_keys, scale):
-                out[row] = step.output
+                out[row] = step.output  # each block's answer replaces the one before; without any, zeros stay
     return out
 
 

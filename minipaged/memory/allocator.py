@@ -1,7 +1,7 @@
 """Which physical blocks are free, and how many owners each of the others has.
 
 The allocator hands out block ids and counts owners. It never knows which sequence owns a block, what is stored in it,
-or how large it is.
+or how large it is. Lesson 03 builds it.
 """
 
 from collections import Counter, OrderedDict
@@ -62,7 +62,8 @@ class BlockAllocator:
     A block's ref_count is the number of block tables that name it. At zero it is in the free queue. (vLLM:
     v1/core/block_pool.py, BlockPool.)
 
-    free_order: the order in which a fresh pool hands blocks out; ids left out follow in ascending order.
+    free_order: the order in which a fresh pool hands blocks out; ids left out follow in ascending order. Raises
+    ValueError for num_blocks < 1 and for a free_order with an id twice or outside the pool.
     """
 
     def __init__(self, num_blocks, free_order=None):
@@ -93,7 +94,8 @@ class BlockAllocator:
         to the front, to be used again first. So a sequence's tail is always reused before its head, and a cached prefix
         is eaten from its end.
 
-        Raises DoubleFree if an id is given more often than it has owners, with nothing changed.
+        Raises DoubleFree if an id is given more often than it has owners, and ValueError for an id that isn't in the
+        pool, with nothing changed.
         """
         for block, times in Counter(ids).items():
             if times > self.ref_count(block):
@@ -108,7 +110,10 @@ class BlockAllocator:
         return freed
 
     def share(self, ids):
-        """Add one owner to each id. A block that has none leaves the free queue, wherever it stands."""
+        """Add one owner to each id. A block that has none leaves the free queue, wherever it stands.
+
+        Raises ValueError for an id that isn't in the pool, with nothing changed.
+        """
         for block in ids:
             self.ref_count(block)  # a wrong id raises before anything is changed
         for block in ids:

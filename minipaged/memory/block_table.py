@@ -1,14 +1,20 @@
 """One sequence's map from logical to physical: its tokens look like one run and lie scattered over blocks.
 
-The table only remembers and translates. It never allocates or frees a block; PagedMemory does.
+The table only remembers and translates. It never allocates or frees a block; PagedMemory does. Lesson 04 builds it.
 """
+
+
+def blocks_for(num_tokens, block_size):
+    """How many blocks hold num_tokens tokens: the quotient rounded up (// rounds down, so negate twice)."""
+    return -(-num_tokens // block_size)
 
 
 class BlockTable:
     """blocks[i] is the physical block that holds positions i * block_size up to (i + 1) * block_size - 1.
 
     num_tokens is how many tokens own a slot. Between steps it equals the sequence's num_computed_tokens.
-    (Paper: section 4.3. vLLM: v1/worker/block_table.py.)
+    Raises ValueError for block_size < 1. (Paper: section 4.2. vLLM: v1/core/single_type_kv_cache_manager.py keeps each
+    request's list as req_to_blocks, v1/worker/block_table.py turns lists into slots.)
     """
 
     def __init__(self, block_size):
@@ -24,7 +30,7 @@ class BlockTable:
 
     def blocks_needed(self, n):
         """How many blocks are still to be appended so that n tokens in all have slots."""
-        return max(0, -(-n // self.block_size) - len(self.blocks))
+        return max(0, blocks_for(n, self.block_size) - len(self.blocks))
 
     def translate(self, position):
         """Position -> (logical block, offset in it, physical block id, slot).

@@ -5,6 +5,8 @@ It uses public methods only, so that another allocator or table can be checked a
 
 from collections import Counter
 
+from minipaged.memory.block_table import blocks_for
+
 
 class BrokenInvariant(Exception):
     """The memory contradicts itself. The message says where."""
@@ -31,7 +33,7 @@ def check(memory, shadow=None):
     _demand(set(named) <= set(range(memory.num_blocks)), f"a table names a block that isn't in the pool: {set(named)}")
 
     for seq_id, table in tables.items():
-        blocks = -(-table.num_tokens // memory.block_size)
+        blocks = blocks_for(table.num_tokens, memory.block_size)
         _demand(
             len(table.blocks) == blocks,
             f"{seq_id}: {table.num_tokens} tokens fill {blocks} blocks of {memory.block_size}, not {len(table.blocks)}",

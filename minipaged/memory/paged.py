@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from minipaged.events import BlocksReleased, BlocksTaken
 from minipaged.memory.allocator import BlockAllocator
-from minipaged.memory.block_table import BlockTable
+from minipaged.memory.block_table import BlockTable, blocks_for
 
 
 @dataclass(frozen=True)
 class Usage:
-    """How many slots of the pool are what. Allocated but not used is the tail waste: the rest of last blocks."""
+    """The pool's slots, by use. Allocated but not used is the tail waste: the rest of last blocks."""
 
     used_slots: int  # hold a token's K and V
     allocated_slots: int  # belong to some block table
@@ -23,23 +23,24 @@ class Usage:
 
 
 class PagedMemory:
-    """A pool of num_blocks blocks of block_size slots, shared by all sequences (paper: section 4.2 and 4.3).
+    """A pool of num_blocks blocks of block_size slots, shared by all sequences (paper: sections 4.2 and 4.3).
 
-    free_order: as for BlockAllocator. log: a list that events are appended to, or None.
-    handed_out, released: the blocks that changed hands since somebody last cleared these sets.
+    free_order: as for BlockAllocator. log: a list that events are appended to, or None. Raises ValueError for sizes
+    below 1 and for what this memory doesn't have (a prefix cache, a host pool).
     """
 
     def __init__(self, num_blocks, block_size, prefix_caching=False, free_order=None, num_host_blocks=0):
         if prefix_caching:
-            raise ValueError("prefix_caching=True: this memory has no prefix cache, only False is allowed")
+            raise ValueError("prefix_caching=True: this memory has no prefix cache; only False is allowed")
         if num_host_blocks:
-            raise ValueError(f"num_host_blocks={num_host_blocks}: this memory has no host pool, only 0 is allowed")
+            raise ValueError(f"num_host_blocks={num_host_blocks}: this memory has no host pool; only 0 is allowed")
         self._tables = {}
         BlockTable(block_size)  # refuses a wrong block_size now rather than at the first sequence
         self.num_blocks, self.block_size = num_blocks, block_size
         self.allocator = BlockAllocator(num_blocks, free_order)
-        self.prefix_cache = self.host = self.log = None
-        self.handed_out, self.released = set(), set()
+        self.prefix_cache = self.host = None  # there are none yet
+        self.log = None
+        self._handed_out, self._released = set(), set()
 
     def fits_ever(self, num_prompt_tokens, max_tokens, n=1):
         """Could a request with n sequences finish if it had the pool for itself?
@@ -51,8 +52,10 @@ class PagedMemory:
     def blocks_at_most(self, num_prompt_tokens, max_tokens, n=1):
         """The most blocks such a request can come to own."""
         shared = num_prompt_tokens // self.block_size
-        n = n if max_tokens > 1 else 1  # with a single token no sample ever writes: none leaves the others
-        return shared + n * (-(-(num_prompt_tokens + max_tokens - 1) // self.block_size) - shared)
+        n = (
+            n if max_tokens > 1 else 1
+        )  # with max_tokens 1 no sample ever writes a token of its own: all share the prompt
+        return shared + n * (blocks_for(num_prompt_tokens + max_tokens - 1, self.block_size) - shared)
 
     def lookup(self, token_ids):
         """How many of these tokens a prefix hit would save: none, without a prefix cache. Changes nothing."""
@@ -79,8 +82,11 @@ class PagedMemory:
         """Give slots to new tokens of several sequences: [(seq_id, num_new_tokens), ...]. All get them, or none.
 
         Returns the (source, destination) pairs of blocks to copy before the slots are written (none, while no block is
-        shared), or None if the pool has too few free blocks, with nothing changed.
+        shared), or None if the pool has too few free blocks, with nothing changed. Raises ValueError, with nothing
+        changed, for a sequence that isn't here or is named twice, and for less than 1 token.
         """
+        if len({seq_id for seq_id, _ in requests}) < len(requests):
+            raise ValueError(f"grow {requests}: a sequence may be named only once")
         needed = []
         for seq_id, num_new_tokens in requests:
             table = self.table(seq_id)
@@ -98,14 +104,14 @@ class PagedMemory:
     def _append(self, seq_id, table, blocks):
         first_logical = len(table.blocks)
         table.append_blocks(blocks)
-        self.handed_out.update(blocks)
+        self._handed_out.update(blocks)
         if self.log is not None:
             self.log.append(BlocksTaken(seq_id, first_logical, tuple(blocks), self.allocator.num_free))
 
     def commit(self, seq_id, token_ids, num_computed_tokens):
-        """Say that K and V of the first num_computed_tokens tokens are written: all that slots were given for.
+        """Note that K and V of a sequence's first num_computed_tokens tokens are written.
 
-        Raises ValueError where they are not, since the memory and the scheduler then disagree.
+        Raises ValueError unless that is exactly how many have slots: the memory and the scheduler then disagree.
         """
         table = self.table(seq_id)
         if num_computed_tokens != table.num_tokens:
@@ -114,10 +120,10 @@ class PagedMemory:
             )
 
     def release(self, seq_id):
-        """Close a sequence's table and give up its blocks."""
+        """Close a sequence's table and give up its blocks. Raises ValueError for a sequence that has none."""
         freed = self.allocator.release(self.table(seq_id).blocks)
         del self._tables[seq_id]
-        self.released.update(freed)
+        self._released.update(freed)
         if self.log is not None:
             self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free))
 
@@ -126,6 +132,13 @@ class PagedMemory:
         if seq_id not in self._tables:
             raise ValueError(f"sequence {seq_id!r} is not in this memory")
         return self._tables[seq_id]
+
+    def take_moved(self):
+        """The blocks handed out and the blocks freed since this was last asked: two lists of ids, ascending."""
+        handed_out, released = sorted(self._handed_out), sorted(self._released)
+        self._handed_out.clear()
+        self._released.clear()
+        return handed_out, released
 
     def sequences(self):
         """The names of all sequences that have a table, in the order of their admission."""

@@ -83,7 +83,8 @@ class Layer(nn.Module):
 
 
 class GPT(nn.Module):
-    """The whole model. `attention` is the backend of the paged forward: `attention.batched` or `attention.reference`.
+    """The whole model. attention: the backend of the paged forward, a BatchedAttention or a ReferenceAttention; None if
+    only `dense` is used.
 
     Weights have the names of Hugging Face's Llama, without the leading "model.". The output projection is the
     embedding itself (tied).
@@ -105,7 +106,7 @@ class GPT(nn.Module):
         """One step of the engine over a flat batch of tokens, whichever sequences they belong to.
 
         batch: a serving.batch.Batch; cache: an attention.kv_cache.KVCache, written in place.
-        Returns logits [num_logit_rows, vocab_size], one row for each sequence that is due a token.
+        Returns logits [num_due, vocab_size], one row for each sequence that is due a token.
         """
         run = self.attention.plan(batch.block_tables, batch.seq_lens, batch.query_start_loc)
 

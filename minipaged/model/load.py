@@ -15,15 +15,13 @@ TINY = Path(__file__).parent / "weights"
 def load(name="tiny", dtype=torch.float32, attention=None):
     """Read "tiny", the model that ships, or the folder at a path. Returns (GPT, Tokenizer), the weights cast to dtype.
 
-    Raises ValueError if there is no such model.
+    attention: the backend of its paged forward, as in GPT. Raises ValueError if there is no such model.
     """
     folder = TINY if name == "tiny" else Path(name)
-    missing = [file for file in ("config.json", "model.safetensors", "tokenizer.json") if not (folder / file).is_file()]
-    if missing:
-        raise ValueError(
-            f'model={str(name)!r}: must be "tiny" or a folder with config.json, model.safetensors and tokenizer.json'
-        )
+    for file in ("config.json", "model.safetensors", "tokenizer.json"):
+        if not (folder / file).is_file():
+            raise ValueError(f'model={str(name)!r}: must be "tiny" or a folder, and {folder / file} is not there')
     config = GPTConfig(**json.loads((folder / "config.json").read_text()))
     model = GPT(config, attention)
     model.load_state_dict(load_file(folder / "model.safetensors"))
-    return model.to(dtype).eval(), Tokenizer(folder / "tokenizer.json")
+    return model.to(dtype).eval().requires_grad_(False), Tokenizer(folder / "tokenizer.json")

@@ -1,6 +1,7 @@
 """Batch: a plan as tensors. All sequences' new tokens lie one after the other in one flat run, whatever their number.
 
 This is where block tables become numbers that the model can use; after it nobody asks which sequence a token is from.
+Lesson 05 walks through one.
 """
 
 from dataclasses import dataclass
@@ -17,12 +18,13 @@ class Batch:
     slot_mapping: torch.Tensor  # [num_tokens] where its K and V are to be written
     block_tables: torch.Tensor  # [num_seqs, max_blocks] padded with -1
     seq_lens: torch.Tensor  # [num_seqs] keys visible to a sequence's last token: all cached ones and the new ones
-    query_start_loc: torch.Tensor  # [num_seqs + 1] sequence i's tokens are rows query_start_loc[i] to [i + 1] - 1
+    query_start_loc: torch.Tensor  # [num_seqs + 1] prefix sums: sequence i's tokens begin at row query_start_loc[i]
     logit_rows: torch.Tensor  # [num_due] the last row of every sequence that is due a token
 
     @classmethod
     def build(cls, plan, memory):
         """Translate a plan's rows through the memory's block tables."""
+        due = set(plan.due)
         token_ids, positions, slot_mapping = [], [], []
         tables, seq_lens, query_start_loc, logit_rows = [], [], [0], []
         for row in plan.rows:
@@ -34,7 +36,7 @@ class Batch:
             tables.append(table.blocks)
             seq_lens.append(stop)
             query_start_loc.append(len(token_ids))
-            if stop == sequence.num_tokens:
+            if sequence in due:
                 logit_rows.append(len(token_ids) - 1)
         width = max(map(len, tables), default=0)
         padded = [blocks + [-1] * (width - len(blocks)) for blocks in tables]

@@ -1,4 +1,7 @@
-"""Engine: the corridor that every step walks through, from the scheduler's plan to the tokens that came of it."""
+"""Engine: the corridor that every step walks through, from the scheduler's plan to the tokens that came of it.
+
+It decides nothing itself: it hands each stage what the one before made. Lesson 05 walks through one step.
+"""
 
 import random
 from dataclasses import dataclass
@@ -47,7 +50,7 @@ class Engine:
         """
         params = params or SamplingParams()
         if request_id is None:
-            request_id = next(name for name in map(str, count(self._num_added)) if name not in self._requests)
+            request_id = self._free_name()
         if request_id in self._requests:
             raise ValueError(f"request_id={request_id!r} is in use by an unfinished request")
         token_ids = self.encode(prompt)
@@ -71,6 +74,10 @@ class Engine:
         self._num_added += 1
         return request_id
 
+    def _free_name(self):
+        """The number of requests added so far, or the next one that no unfinished request has as its name."""
+        return next(name for name in map(str, count(self._num_added)) if name not in self._requests)
+
     def encode(self, prompt):
         """A text or a list of token ids -> a list of token ids. Raises ValueError if it is empty or out of range."""
         if isinstance(prompt, str):
@@ -80,7 +87,7 @@ class Engine:
         if not isinstance(prompt, (list, tuple)):
             raise ValueError(f"prompt={prompt!r}: must be a text or a list of token ids")
         if not prompt:
-            raise ValueError("an empty prompt: at least 1 token is needed")
+            raise ValueError("the prompt is empty: at least 1 token is needed")
         for token in prompt:
             if type(token) is not int or not 0 <= token < self.vocab_size:
                 raise ValueError(f"token id {token!r}: must be an integer from 0 to {self.vocab_size - 1}")
@@ -88,7 +95,10 @@ class Engine:
 
     @torch.inference_mode()
     def step(self):
-        """Run one step for all that can run. Returns a StepResult; with nothing to do its plan has no rows."""
+        """Run one step for all that can run. Returns a StepResult; with nothing to do its plan has no rows.
+
+        Raises whatever the model raises; the step is undone then, and can be taken again.
+        """
         plan = self.scheduler.schedule()
         try:
             self.cache.apply(plan)
@@ -97,7 +107,7 @@ class Engine:
             batch = Batch.build(plan, self.memory)
             logits = self.model(batch, self.cache)
             continuations = sampler.choose(plan, logits)
-        except BaseException:  # an error, or Ctrl-C: nothing of this step counts
+        except BaseException:  # an error, or Ctrl-C while the model computes: nothing of this step counts
             self.scheduler.give_up_step()
             raise
         eos_token_id = self.tokenizer.eos_token_id if self.tokenizer else None

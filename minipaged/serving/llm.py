@@ -19,9 +19,10 @@ class LLM:
     """A model with a paged KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
 
     model: "tiny" or the path of a folder. dtype: "float32" or "float64". attention: "batched" or "reference".
-    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. seed: of requests that
-    bring none. num_threads: torch's threads in the whole process; the tiny model is fastest with 1. events: whether
-    engine.step() tells what happened. poison: fill blocks that must not be read with NaN, to prove that they are not.
+    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. seed: the source of
+    seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is fastest with
+    1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with
+    NaN, so that a wrong read raises FloatingPointError.
 
     Raises ValueError for a value that isn't allowed.
     """
@@ -49,11 +50,11 @@ class LLM:
         if num_threads < 1:
             raise ValueError(f"num_threads={num_threads}: must be at least 1")
         torch.set_num_threads(num_threads)
-        with torch.inference_mode():
+        with torch.inference_mode():  # weights made in it are a little faster to use
             model, tokenizer = load(model, dtype, attention)
-            config = model.config
-            shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-            cache = KVCache(*shape, dtype=dtype, poison=poison)
+        config = model.config
+        shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
+        cache = KVCache(*shape, dtype=dtype, poison=poison)
         self.engine = Engine(model, tokenizer, cache, scheduler, seed, events)
 
     def generate(self, prompts, sampling_params=None):
@@ -65,7 +66,7 @@ class LLM:
         """
         if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
             prompts = [prompts]
-        params = sampling_params or SamplingParams()
+        params = SamplingParams() if sampling_params is None else sampling_params
         if isinstance(params, SamplingParams):
             params = [params] * len(prompts)
         if len(params) != len(prompts):

@@ -15,7 +15,8 @@ class CompletionOutput:
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """A request and its answers: one, for now. prompt and texts are None where there is no tokenizer."""
+    """A request and its answers: one, for now. prompt is None if token ids were given, a text is None if the engine
+    has no tokenizer."""
 
     request_id: str
     prompt: str | None

@@ -32,7 +32,7 @@ class Plan:
     due: the sequences that this step catches up, in the order of the rows: each of them gets its next token.
     copies: (source block, destination block) pairs, to be copied before anything is written.
     handed_out, released: block ids that changed hands since the last plan. Nothing in them may be read before it is
-    written; tests poison them to prove it.
+    written; tests poison them, so that it shows if something does.
     """
 
     rows: list = field(default_factory=list)

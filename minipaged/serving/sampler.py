@@ -14,10 +14,13 @@ from minipaged.serving.plan import Continuation
 def choose(plan, logits):
     """The next token of every due sequence: logits [num_due, vocab_size] -> list of Continuation, in the plan's order.
 
-    The log-probability told is the model's own, before temperature.
+    The log-probability returned is the model's own, before temperature. Raises FloatingPointError for NaN, which in a
+    poisoned cache means that attention read a slot that nobody had written.
     """
     if not plan.due:
         return []
+    if logits.isnan().any():
+        raise FloatingPointError("the logits are NaN")
     tokens = logits.argmax(dim=-1)
     drawn = [i for i, sequence in enumerate(plan.due) if sequence.request.params.temperature > 0]
     if drawn:
@@ -42,4 +45,4 @@ def draw(logits, temperatures, uniforms):
     scaled = (logits - logits.amax(dim=-1, keepdim=True)).double() / temperatures.double().unsqueeze(-1)
     cumulative = scaled.softmax(dim=-1).cumsum(dim=-1)
     targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, targets, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+    return torch.searchsorted(cumulative, targets, right=True).squeeze(-1)

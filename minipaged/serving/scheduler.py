@@ -2,13 +2,14 @@
 
 Every step lets each sequence catch up from num_computed_tokens to num_tokens, within one budget of tokens. A fresh
 prompt is a long catch-up, cut into chunks where the budget ends; a decode is a catch-up of one token. So there are no
-prefill and decode phases. The scheduler decides with counts only; it never sees a tensor. (Paper: section 4.5. vLLM:
-v1/core/sched/scheduler.py.)
+prefill and decode phases. The scheduler decides with counts only; it never sees a tensor. Lesson 08 builds it.
+(Paper: section 4.5. vLLM: v1/core/sched/scheduler.py.)
 """
 
 from collections import deque
 
 from minipaged.events import Aborted, Admitted, Arrived, Finished, KeptWaiting, Preempted, Refused, Sampled, Scheduled
+from minipaged.memory.block_table import blocks_for
 from minipaged.serving.plan import Plan, Row
 from minipaged.serving.sequence import Status
 
@@ -18,7 +19,7 @@ class Scheduler:
 
     max_num_seqs: the most sequences that run together. max_num_batched_tokens: the budget, tokens computed in one step;
     at least max_num_seqs, so that every running sequence that has caught up gets its token in every step.
-    log: a list that events are appended to, or None.
+    log: a list that events are appended to, or None. Raises ValueError for a number that isn't allowed.
     """
 
     def __init__(self, memory, max_num_seqs=64, max_num_batched_tokens=512):
@@ -57,7 +58,7 @@ class Scheduler:
         i = 0
         while i < len(self.running):
             request = self.running[i]
-            while not (num_tokens := self._grant(plan, request, budget)):
+            while not (num_tokens := self._grant(plan, request, budget)):  # 0: too few blocks are free
                 preempted = True
                 victim = self.running.pop()
                 self._preempt(victim, needed_by=request.request_id)
@@ -69,15 +70,11 @@ class Scheduler:
         # Who may enter: the waiting in order, none of them past the head. After a preemption nobody, or the room that
         # was just made would go to the request that yielded it.
         while self.waiting and not preempted and self._admit(self.waiting[0], budget):
-            request = self.waiting.popleft()
-            request.status = Status.RUNNING
-            self.running.append(request)
-            budget -= self._grant(plan, request, budget)
-        if self.waiting and preempted:
+            budget -= self._grant(plan, self.running[-1], budget)
+        if preempted:
             self._note(KeptWaiting, self.waiting[0].request_id, "preemption", 0, self.memory.allocator.num_free)
 
-        plan.handed_out, self.memory.handed_out = sorted(self.memory.handed_out), set()
-        plan.released, self.memory.released = sorted(self.memory.released), set()
+        plan.handed_out, plan.released = self.memory.take_moved()
         return plan
 
     def _grant(self, plan, request, budget):
@@ -99,21 +96,24 @@ class Scheduler:
         return num_tokens
 
     def _admit(self, request, budget):
-        """Open a table for the head of the queue if budget, number of sequences and memory allow it."""
+        """Let the head of the queue enter if budget, number of sequences and memory allow it."""
         sequence, num_free = request.sequences[0], self.memory.allocator.num_free
-        needed = -(-sequence.num_tokens // self.memory.block_size)
+        needed = blocks_for(sequence.num_tokens, self.memory.block_size)
         if len(self.running) == self.max_num_seqs:
             self._note(KeptWaiting, request.request_id, "max_num_seqs", 0, num_free)
             return False
         if budget == 0:
             self._note(KeptWaiting, request.request_id, "budget", 0, num_free)
             return False
-        num_left = request.max_tokens - (sequence.num_tokens - request.num_prompt_tokens)
+        num_left = request.max_tokens - sequence.num_output_tokens
         num_cached = self.memory.admit(sequence.name, sequence.token_ids, num_left)
         if num_cached is None:
             self._note(KeptWaiting, request.request_id, "blocks", needed, num_free)
             return False
         sequence.num_computed_tokens = num_cached
+        self.waiting.popleft()
+        self.running.append(request)
+        request.status = Status.RUNNING
         self._note(Admitted, request.request_id, sequence.num_tokens, num_cached, needed, num_free)
         return True
 
@@ -148,7 +148,7 @@ class Scheduler:
 
     def _finish(self, sequence, reason):
         request = sequence.request
-        self._note(Finished, sequence.name, reason, sequence.num_tokens - request.num_prompt_tokens)
+        self._note(Finished, sequence.name, reason, sequence.num_output_tokens)
         sequence.finish_reason = reason
         self.running.remove(request)
         self._let_go(request)

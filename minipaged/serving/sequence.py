@@ -43,15 +43,15 @@ class Sequence:
     """One run of tokens: the prompt, then what was generated.
 
     num_computed_tokens counts the tokens whose K and V are in the cache. The newest sampled token is not among them:
-    the next step writes it. So num_tokens - num_computed_tokens is what is left to compute: all of a fresh prompt, or
-    1.
+    its K and V are written by the next step. So num_tokens - num_computed_tokens is what is left to compute: 1 while it
+    decodes, more for a prompt that isn't finished yet and after a preemption.
     """
 
     request: "Request" = field(repr=False)
     index: int
     token_ids: list
     num_computed_tokens: int = 0
-    finish_reason: str | None = None
+    finish_reason: str | None = None  # "stop", "length" or "abort"
 
     @property
     def name(self):
@@ -63,8 +63,12 @@ class Sequence:
         return len(self.token_ids)
 
     @property
+    def num_output_tokens(self):
+        return self.num_tokens - self.request.num_prompt_tokens
+
+    @property
     def output_token_ids(self):
-        return self.token_ids[len(self.request.prompt_token_ids) :]
+        return self.token_ids[self.request.num_prompt_tokens :]
 
 
 @dataclass(eq=False)
@@ -82,7 +86,7 @@ class Request:
     max_tokens: int
     seed: int
     status: Status = Status.WAITING
-    sequences: list = field(default_factory=list)
+    sequences: list = field(init=False)
 
     def __post_init__(self):
         self.sequences = [Sequence(self, 0, list(self.prompt_token_ids))]

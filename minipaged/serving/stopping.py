@@ -2,12 +2,12 @@
 
 
 def reason(sequence, token, eos_token_id):
-    """Is `token` the last of a sequence? "stop" for the end of text, "length" where max_tokens or the context is
-    reached, None if it goes on. `sequence` doesn't hold the token yet.
+    """Why `token` is the last of a sequence, which doesn't hold it yet: "stop" at the end of text, "length" where
+    max_tokens or the context is reached. None if the sequence goes on.
     """
     request = sequence.request
     if token == eos_token_id and not request.params.ignore_eos:
         return "stop"
-    if sequence.num_tokens + 1 - request.num_prompt_tokens >= request.max_tokens:
+    if sequence.num_output_tokens + 1 >= request.max_tokens:
         return "length"
     return None
