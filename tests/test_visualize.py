@@ -1,0 +1,369 @@
+"""The visualizer without a terminal: what a snapshot says is what the engine holds, and what a frame shows is what the
+snapshot says.
+
+Most tests run the default scenario on an engine without a model; one runs it on the shipped model.
+"""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from types import SimpleNamespace
+
+import harness
+import pytest
+from rich.cells import cell_len
+
+from minipaged import events
+from minipaged.serving.plan import Continuation
+from visualize.ink import ASCII, UNICODE, ink_for, safe
+from visualize.scenarios import MIXED, Arrival, Run, Scenario
+from visualize.snapshot import SCHEMA
+from visualize.view import view
+from visualize.why import LANDMARKS, ROUTINE, SENTENCES, sentence
+
+HOSTILE = "[b]A[/b] \x1b[31m\x9b\r\t\x00 \u202e\u200b e\u0301 \u65e5\u672c \U0001f469\u200d\U0001f467 \u2028[/x]\n"
+
+
+class Bytes:
+    """A tokenizer with a token for every byte."""
+
+    eos_token_id = None
+
+    def encode(self, text):
+        return list(text.encode())
+
+    def decode(self, token_ids):
+        return bytes(token_ids).decode(errors="replace")
+
+
+class ModelFreeEngine:
+    """What the visualizer needs of an engine, with a scheduler and a memory but no model: everyone says `text`."""
+
+    max_model_len = 1024
+
+    def __init__(self, num_blocks, block_size, max_num_seqs, max_num_batched_tokens, text="ab\n"):
+        self.scheduler = harness.scheduler(num_blocks, block_size, max_num_seqs, max_num_batched_tokens)
+        self.memory, self.tokenizer, self.text = self.scheduler.memory, Bytes(), text.encode()
+
+    def add(self, prompt, params, request_id):
+        ids = self.tokenizer.encode(prompt)
+        request = harness.request(request_id, 1, params.max_tokens)
+        request.prompt_token_ids, request.sequences[0].token_ids = ids, list(ids)
+        self.scheduler.add(request)
+
+    def has_unfinished(self):
+        return bool(self.scheduler.running or self.scheduler.waiting)
+
+    def step(self):
+        plan = self.scheduler.schedule()
+        said = [Continuation(seq, self.text[seq.num_tokens % len(self.text)], 0.0) for seq in plan.due]
+        left = [seq.request.max_tokens - (seq.num_tokens - seq.request.num_prompt_tokens) for seq in plan.due]
+        self.scheduler.commit(plan, said, ["length" if each == 1 else None for each in left])
+        log = list(self.scheduler.log)
+        self.scheduler.log.clear()
+        return SimpleNamespace(plan=plan, events=log, outputs=[])
+
+
+def story(scenario=MIXED, text="ab\n", **settings):
+    """All snapshots of a scenario, and beside each what the engine itself held at that moment."""
+    engine = ModelFreeEngine(**(scenario.settings | settings), text=text)
+    return [(snapshot, state_of(engine)) for snapshot in Run(scenario, engine).snapshots()]
+
+
+def state_of(engine):
+    """The engine's own numbers, asked for by its public methods, after arrivals that the snapshot doesn't show yet."""
+    memory = engine.memory
+    return {
+        "tables": {name: list(memory.table(name).blocks) for name in memory.sequences()},
+        "computed": {name: memory.table(name).num_tokens for name in memory.sequences()},
+        "tokens": {request.request_id: request.sequences[0].num_tokens for request in engine.scheduler.running},
+        "ref_counts": [memory.allocator.ref_count(block) for block in range(memory.num_blocks)],
+        "filled": memory.filled(),
+        "free_order": memory.allocator.free_order(),
+        "usage": memory.usage(),
+        "waiting": [request.request_id for request in engine.scheduler.waiting],
+        "reserved": len(memory.sequences()) * engine.max_model_len,
+    }
+
+
+# The prompts are three times as long in bytes as in the shipped model's tokens: so is the pool here.
+POOL = {"num_blocks": 45, "block_size": 4, "max_num_batched_tokens": 24}
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return story(**POOL)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """The default scenario on the real engine with the shipped weights."""
+    from minipaged.serving.llm import LLM
+
+    engine = LLM(**MIXED.settings).engine
+    return [(snapshot, state_of(engine)) for snapshot in Run(MIXED, engine).snapshots()]
+
+
+def check_snapshot(snapshot, state):
+    tables = {seq.name: list(seq.block_table) for seq in snapshot.sequences if seq.block_table}
+    assert tables == state["tables"]
+    assert {seq.name: seq.num_computed_tokens for seq in snapshot.sequences if seq.block_table} == state["computed"]
+    assert {seq.name: seq.num_tokens for seq in snapshot.sequences if seq.status == "running"} == state["tokens"]
+    assert [block.ref_count for block in snapshot.blocks] == state["ref_counts"]
+    assert {block.id: block.filled for block in snapshot.blocks if block.filled} == state["filled"]
+    assert list(snapshot.free_order) == state["free_order"]
+    assert list(snapshot.queue) == [name for name in state["waiting"] if name in {s.name for s in snapshot.sequences}]
+    for block in snapshot.blocks:
+        assert list(block.owners) == [name for name, blocks in tables.items() if block.id in blocks]
+        assert block.state == ("used" if block.owners else "free")
+    for name in ("used_slots", "allocated_slots", "cached_slots", "total_slots"):
+        assert getattr(snapshot.usage, name) == getattr(state["usage"], name)
+    assert snapshot.usage.max_would_reserve == state["reserved"]
+    for seq in snapshot.sequences:
+        assert len(seq.tokens) == len(seq.token_texts) == seq.num_tokens
+        if seq.status != "running":
+            assert not seq.block_table and seq.num_computed_tokens == 0
+
+
+def test_snapshots_equal_the_engine(mixed):
+    for snapshot, state in mixed:
+        check_snapshot(snapshot, state)
+    last = mixed[-1][0]
+    assert [seq.status for seq in last.sequences] == ["finished"] * 5
+    assert all(seq.text.startswith(arrival.prompt) for seq, arrival in zip(last.sequences, MIXED.arrivals))
+
+
+def test_snapshots_equal_the_engine_on_the_shipped_model(shipped):
+    before = None
+    for snapshot, state in shipped:
+        check_snapshot(snapshot, state)
+        check_frame(snapshot, before, state, 140, 40)
+        check_frame(snapshot, before, state, 100, 30)
+        before = snapshot
+
+
+def check_frame(snapshot, before, state, width, height):
+    """Read the numbers back from the drawn text."""
+    text = view(snapshot, before, width, height).plain
+    blocks = dict(re.findall(r"[ +*-](\d+)  ([A-E][^\w\s]  (?:block |\[)\d+\]? +\d+/\d+)", text))
+    drawn = {int(i): re.findall(r"\w+", cell) for i, cell in blocks.items()}
+    owners = {block: (name, i) for name, table in state["tables"].items() for i, block in enumerate(table)}
+    for block, (name, logical) in owners.items():
+        parts = drawn[block][1:] if drawn[block][1] != "block" else drawn[block][2:]
+        assert drawn[block][0] == name
+        assert [int(part) for part in parts] == [logical, state["filled"][block], snapshot.block_size]
+    assert set(drawn) == set(owners)
+    free = re.findall(r"[ -](\d+) free(?:, was \w.)?(?: |$)(?! of)", text, flags=re.MULTILINE)
+    assert sorted(map(int, free)) == sorted(state["free_order"])
+
+    queue = re.search(r"front → ([ \d]*)", text).group(1).split()
+    assert list(map(int, queue)) == state["free_order"][: len(queue)]
+    used, waste, left, total = re.search(r"(\d+) used +. (\d+) tail waste +. (\d+) free  of (\d+)", text).groups()
+    usage = state["usage"]
+    assert int(used) == usage.used_slots and int(waste) == usage.allocated_slots - usage.used_slots
+    assert int(left) == usage.total_slots - usage.allocated_slots and int(total) == usage.total_slots
+    if state["reserved"]:
+        assert f"hold {state['reserved']:,} slots" in text
+
+    for name, table in state["tables"].items():
+        progress = re.search(rf"{name}\S +running +(\d+)(?:/| of )(\d+)( tokens[^\n]*\n)?[^\n]*", text)
+        assert (int(progress[1]), int(progress[2])) == (state["computed"][name], state["tokens"][name])
+        entries = [tuple(map(int, entry)) for entry in re.findall(r"(\d+)→(\d+)", progress[0])]
+        assert set(entries) <= set(enumerate(table)) and entries[0] == (0, table[0])
+        hidden = re.search(r"\+(\d+) more", progress[0])
+        assert len(entries) + int(hidden[1] if hidden else 0) == len(table)
+    if width < 120:  # nothing stands beside the text
+        drawn = re.sub(r"\s", "", text)
+        for seq in snapshot.sequences:
+            if seq.status == "running":
+                assert re.sub(r"\s", "", safe(seq.text, UNICODE)[-20:]) in drawn
+    queue = re.search(r"── [^\n]*logical→physical[^\n]*", text)[0]
+    assert re.findall(r" ([A-E])[●▲■◆★]", queue) == list(snapshot.queue)
+
+
+@pytest.mark.parametrize("size", [(140, 40), (100, 30)])
+def test_why_tells_every_event_or_counts_it(mixed, size):
+    for (before, _), (snapshot, _) in pairwise(mixed):
+        why = view(snapshot, before, *size).plain.split("── Why")[1]
+        words = re.sub(r"\s+", " ", re.sub(r"\n (?:[A-E]\S)? +", "\n", why))
+        told = sum(event.why + "." in words for event in snapshot.events)
+        hidden = re.search(r"\+(\d+) more", why)
+        assert told + int(hidden[1] if hidden else 0) == len(snapshot.events)
+        for event in snapshot.events:
+            if event.kind in LANDMARKS:
+                assert event.why in words, f"step {snapshot.step}: {event.why}"
+
+
+def many_with_hostile_text():
+    arrivals = tuple(Arrival(i // 3, f"request[/b]\n{i}" * (1 + i % 2), HOSTILE * (1 + i % 3), 9) for i in range(14))
+    settings = {"num_blocks": 90, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 32}
+    return Scenario("hostile", HOSTILE, arrivals, settings)
+
+
+POOLS = {
+    "mixed": (MIXED, POOL),
+    "hostile": (many_with_hostile_text(), {}),
+    "block_size 1": (MIXED, {"num_blocks": 160, "block_size": 1}),
+    "block_size 16": (MIXED, {"num_blocks": 12, "block_size": 16}),
+    "one block": (MIXED, {"num_blocks": 1, "block_size": 64}),
+    "4,000 blocks": (MIXED, {"num_blocks": 4000}),
+}
+SIZES = [(140, 40), (120, 36), (119, 50), (100, 30), (80, 24), (60, 15), (250, 15), (60, 80)]
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_frames_fit_exactly(name):
+    scenario, settings = POOLS[name]
+    snapshots = [snapshot for snapshot, _ in story(scenario, text=HOSTILE, **settings)]
+    for before, snapshot in list(zip([None, *snapshots], snapshots))[:: 1 + len(snapshots) // 12]:
+        for width, height in SIZES:
+            for ink in (UNICODE, ASCII):
+                rows = view(snapshot, before, width, height, ink, scenario.title, "keys").plain.split("\n")
+                assert [cell_len(row) for row in rows] == [width] * height
+                assert all(row.isprintable() for row in rows)
+                assert ink is UNICODE or all(row.isascii() for row in rows)
+
+
+@pytest.mark.parametrize("size", [(59, 40), (140, 14), (20, 5), (1, 1)])
+def test_a_terminal_too_small_is_told_so(mixed, size):
+    rows = view(mixed[5][0], mixed[4][0], *size).plain.split("\n")
+    assert len(rows) <= size[1] and all(cell_len(row) <= size[0] for row in rows)
+    assert rows[0].startswith("This terminal is"[: size[0] - 1])
+
+
+def test_text_is_made_safe():
+    assert safe("[b]x[/b]\n\x1b[31m\u202e\u00a0é\u0301", UNICODE) == "[b]x[/b]↵\ufffd[31m\ufffd é\ufffd"
+    assert safe("é\n\x07", ASCII) == "?/?"
+    assert ink_for("utf-8") is UNICODE
+    assert ink_for("ascii") is ink_for("latin-1") is ink_for(None) is ink_for("no such encoding") is ASCII
+    assert vars(ASCII).keys() == vars(UNICODE).keys() and len(ASCII.glyphs) == len(UNICODE.glyphs)
+
+
+def test_changes_are_marked_without_colour(mixed):
+    for (before, _), (snapshot, _) in pairwise(mixed):
+        text = view(snapshot, before, 140, 60).plain
+        for old, new in zip(before.blocks, snapshot.blocks):
+            mark = "+" if new.owners else "-"
+            if old.owners == new.owners:
+                mark = "*" if old.filled != new.filled else " "
+            assert re.search(rf"(?:^|  |│){re.escape(mark)}{new.id:>2} ", text, flags=re.MULTILINE), (new.id, mark)
+
+
+def test_the_same_snapshots_give_the_same_frame(mixed):
+    pairs = [(mixed[i][0], mixed[i - 1][0]) for i in range(1, len(mixed))]
+    forward = [view(now, before, 120, 36).plain for now, before in pairs]
+    assert [view(now, before, 120, 36).plain for now, before in reversed(pairs)] == forward[::-1]
+
+
+def test_snapshots_never_change_and_share_what_did_not():
+    lines, snapshots = [], []
+    for snapshot, _ in story(**POOL):
+        snapshots.append(snapshot)
+        lines.append(snapshot.to_json())
+    assert [snapshot.to_json() for snapshot in snapshots] == lines
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        snapshots[0].step = 1
+    num_shared = 0
+    for before, now in pairwise(snapshots):
+        for old, new in zip(before.blocks, now.blocks):
+            assert (old is new) == (old == new)
+            num_shared += old is new
+        for old, new in zip(before.sequences, now.sequences):
+            assert (old is new) == (old == new)
+            assert old.tokens._items is new.tokens._items and old.token_texts._items is new.token_texts._items
+    assert num_shared > 0.8 * len(snapshots) * len(snapshots[0].blocks)
+
+
+def test_json_has_every_field_on_one_line(mixed):
+    fields = "schema step block_size num_blocks budget blocks sequences queue free_order host events usage"
+    block = "id state ref_count filled owners hash"
+    sequence = "name request index status device block_table num_tokens num_computed_tokens tokens token_texts text"
+    usage = "used_slots allocated_slots cached_slots total_slots max_would_reserve"
+    for step, (snapshot, _) in enumerate(mixed):
+        line = snapshot.to_json()
+        assert line.isascii() and "\n" not in line
+        read = json.loads(line)
+        assert json.dumps(read) == line
+        assert set(read) == set(fields.split()) and read["schema"] == SCHEMA and read["step"] == step
+        assert all(set(each) == set(block.split()) for each in read["blocks"])
+        assert all({*sequence.split(), "finish_reason", "num_prompt_tokens"} == set(each) for each in read["sequences"])
+        assert set(read["usage"]) == set(usage.split())
+        assert all(each["kind"] and each["why"] for each in read["events"])
+    kinds = {event.kind for snapshot, _ in mixed for event in snapshot.events}
+    assert {"Arrived", "Admitted", "Preempted", "Finished"} <= kinds
+
+
+def kinds():
+    return [each for each in vars(events).values() if dataclasses.is_dataclass(each)]
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+def test_every_event_has_a_sentence(kind):
+    values = {"request": "B", "sequence": "B", "needed_by": "A", "blocks": (11,), "freed": (11, 4)}
+    reasons = {events.Refused: ("pool", "context"), events.Finished: ("stop", "length")}
+    reasons[events.KeptWaiting] = ("blocks", "max_num_seqs", "budget", "preemption")
+    told = set()
+    for reason in reasons.get(kind, ("",)):
+        facts = {field.name: values.get(field.name, 3) for field in dataclasses.fields(kind)} | {"reason": reason}
+        event = kind(**{field.name: facts[field.name] for field in dataclasses.fields(kind)})
+        said = sentence(event)
+        assert said.startswith("B") and said.isprintable() and len(said.split()) > 3 and "None" not in said
+        told.add(said)
+    assert len(told) == len(reasons.get(kind, ("",)))
+    assert set(SENTENCES) == set(kinds()) and {*ROUTINE, *LANDMARKS} <= {each.__name__ for each in kinds()}
+
+
+def test_sentences_name_blocks_and_numbers():
+    assert sentence(events.BlocksTaken("B", 4, (11,), 5)) == (
+        "B's block 3 is full: block 11 taken from the front of the free queue, 5 left"
+    )
+    assert "blocks 7, 1 and 3 " in sentence(events.BlocksTaken("B", 0, (7, 1, 3), 0))
+    assert "and 3 more" in sentence(events.BlocksReleased("B", tuple(range(11)), 11))
+    assert "A needs a block and none is free; " in sentence(events.Preempted("C", "A", 31))
+    assert "K and V of 31 " in sentence(events.Preempted("C", None, 31))
+    assert "once more" in sentence(events.Scheduled("C", 0, 16, 31, 20))
+    assert "whole prompt" in sentence(events.Scheduled("C", 0, 20, 20, 20))
+    assert "4 are left" in sentence(events.Scheduled("C", 0, 16, 20, 20))
+    assert '" be\\n"' in sentence(events.Sampled("A", 7, 3), " be\n")
+
+
+def test_default_scenario_reuses_blocks_and_preempts_once(shipped):
+    snapshots = [snapshot for snapshot, _ in shipped]
+    kinds = [event.kind for snapshot in snapshots for event in snapshot.events]
+    assert len(snapshots) <= 61 and kinds.count("Preempted") == 1 and kinds.count("Finished") == len(MIXED.arrivals)
+    owners = [{name for snapshot in snapshots for name in snapshot.blocks[i].owners} for i in range(20)]
+    assert sum(len(names) > 1 for names in owners) > 10
+    lengths = [snapshots[-1].sequences[i].num_prompt_tokens for i in range(len(MIXED.arrivals))]
+    assert max(lengths) > 2 * min(lengths) and len(set(lengths)) > 2
+    assert snapshots[0].step == 0 and not snapshots[0].events and len(snapshots[0].queue) == 2
+
+
+def test_what_can_never_fit_is_refused_with_its_sentence_and_the_rest_goes_on():
+    snapshots = [snapshot for snapshot, _ in story(num_blocks=14)]
+    refused = [event.why for snapshot in snapshots for event in snapshot.events if event.kind == "Refused"]
+    finished = [seq.name for seq in snapshots[-1].sequences if seq.status == "finished"]
+    assert len(refused) + len(finished) == len(MIXED.arrivals) and refused and finished
+    assert all("the whole pool has only 14" in why for why in refused)
+    nobody = [snapshot for snapshot, _ in story(num_blocks=1)]
+    assert sum(event.kind == "Refused" for snapshot in nobody for event in snapshot.events) == len(MIXED.arrivals)
+
+
+def test_a_name_used_again_is_another_sequence():
+    engine = ModelFreeEngine(**MIXED.settings)
+    run = Run(Scenario("again", "", (Arrival(0, "A", "one", 2), Arrival(9, "A", "another", 3))), engine)
+    last = list(run.snapshots())[-1]
+    assert [(seq.name, seq.text[:7], seq.num_tokens) for seq in last.sequences] == [("A", "another", 10)]
+
+
+def test_a_character_in_several_tokens_belongs_to_the_last():
+    arrivals = (Arrival(0, "A", "é日x\udce9"[:3], 1),)
+    first = next(Run(Scenario("bytes", "", arrivals), ModelFreeEngine(**MIXED.settings)).snapshots())
+    assert list(first.sequences[0].token_texts) == ["", "é", "", "", "日", "x"] and first.sequences[0].text == "é日x"
+
+
+def test_snapshots_and_frames_import_no_torch():
+    code = "import visualize.snapshot, visualize.camera, visualize.view, visualize.app, visualize.__main__, sys"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'torch' not in sys.modules"], check=True)

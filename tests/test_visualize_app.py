@@ -1,0 +1,282 @@
+"""The visualizer as a program: its keys on a pseudo-terminal, its ways to end, its output where there is no terminal.
+
+Most tests run it with an engine without a model, so that they start at once; one runs `python -m visualize` as it is.
+"""
+
+import json
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from visualize.__main__ import main
+from visualize.keys import Keys
+
+fcntl = pytest.importorskip("fcntl", reason="Windows has no pseudo-terminals")
+termios = pytest.importorskip("termios")
+
+TESTS = Path(__file__).parent
+STUB = f"""
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal, as in any terminal
+sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parent)!r}]
+from test_visualize import MIXED, POOL, ModelFreeEngine, Run
+from visualize import app
+app.STEP_SECONDS = app.LANDMARK_SECONDS = 0.15
+def load():
+    {{action}}
+    return Run(MIXED, ModelFreeEngine(**MIXED.settings | POOL))
+try:
+    app.watch(load, "a title")
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+REAL = """
+import fcntl, runpy, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+runpy.run_module("visualize", run_name="__main__", alter_sys=False)
+"""
+
+
+class Terminal:
+    """A program on a pseudo-terminal: what it has drawn last, and whether it leaves the terminal as it found it."""
+
+    def __init__(self, code, *args, size=(100, 30), **env):
+        self.master, self.slave = os.openpty()
+        self.resize(*size)
+        self.settings = termios.tcgetattr(self.slave)
+        self.output = ""
+        environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+        environ |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **env}
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), self.slave)
+        command = [sys.executable, "-c", code, *args]
+        self.program = subprocess.Popen(command, start_new_session=True, env=environ, cwd=TESTS.parent, **streams)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.program.kill()
+        self.program.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+    def resize(self, width, height):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def press(self, keys):
+        os.write(self.master, keys.encode())
+
+    def read(self, seconds):
+        """Read what comes within some time. False once nothing more can come."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return self.program.poll() is None
+        self.output += os.read(self.master, 65536).decode(errors="replace")
+        return True
+
+    def wait_for(self, pattern, seconds=30):
+        """Wait until the newest frame matches."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if re.search(pattern, self.frame()):
+                return
+            self.read(0.05)
+        raise AssertionError(f"no {pattern!r} in:\n{self.frame()}")
+
+    def frame(self):
+        """The text of the newest frame, without its escape sequences."""
+        text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", self.output)
+        return text[max(text.rfind("minipaged "), 0) :]
+
+    def step(self):
+        return int(re.search(r"step (\d+)", self.frame())[1])
+
+    def ends(self, status):
+        """The program has ended with this status, the screen and the terminal's settings are as they were."""
+        deadline = time.monotonic() + 20
+        while self.read(0.05) and time.monotonic() < deadline:
+            pass
+        assert self.program.wait(1) == status, self.output[-2000:]
+        assert termios.tcgetattr(self.slave) == self.settings
+        assert self.output.count("\x1b[?1049h") == self.output.count("\x1b[?1049l") == 1
+        assert self.output.rfind("\x1b[?25h") > self.output.rfind("\x1b[?25l") >= 0
+        return True
+
+
+def stub(action="pass", **env):
+    return Terminal(STUB.format(action=action), **env)
+
+
+def test_keys_and_a_resize():
+    with stub() as terminal:
+        terminal.wait_for(r"step 0[\s\S]* playing ")
+        terminal.press(" ")  # stops the playing, and goes one step
+        terminal.wait_for(r"step \d+[\s\S]* paused ")
+        step = terminal.step()
+        terminal.press(" ")
+        terminal.wait_for(rf"step {step + 1} ")
+        terminal.press("\x1b[C")  # the right arrow
+        terminal.wait_for(rf"step {step + 2} ")
+        terminal.press("\x1bOC  ")  # as some terminals send it; several keys at once
+        terminal.wait_for(rf"step {step + 5} ")
+        terminal.press("xyz\x1b[A\x1b[15~")  # keys without a meaning
+        time.sleep(0.5)
+        terminal.read(0)
+        assert terminal.step() == step + 5 and termios.tcgetattr(terminal.slave) != terminal.settings
+        terminal.resize(140, 40)
+        terminal.wait_for(r"── Requests.*── Physical KV cache: 45 blocks")
+        terminal.resize(40, 10)
+        terminal.wait_for("This terminal is 40x10;")
+        terminal.resize(80, 24)
+        terminal.wait_for(rf"step {step + 5} [\s\S]* paused ")
+        terminal.press("p")
+        terminal.wait_for(r"finished   all requests are done[\s\S]*quit")
+        last = terminal.step()
+        terminal.press(" p")
+        time.sleep(0.4)
+        terminal.read(0)
+        assert terminal.step() == last and terminal.program.poll() is None
+        terminal.press("q")
+        assert terminal.ends(0)
+
+
+@pytest.mark.parametrize("key", ["q", "\x1b"], ids=["q", "Esc"])
+def test_quitting_at_once(key):
+    with stub() as terminal:
+        terminal.wait_for(" playing ")
+        started = time.monotonic()
+        terminal.press(key)
+        assert terminal.ends(0) and time.monotonic() - started < 5
+
+
+def test_an_arrow_in_two_parts_and_an_escape_alone(monkeypatch):
+    master, slave = os.openpty()
+    with os.fdopen(slave) as stream, Keys(stream) as keys:
+        os.write(master, b"\x1b")
+        started = time.monotonic()
+        assert keys.read(10) == "escape" and time.monotonic() - started < 5
+        monkeypatch.setattr("visualize.keys.ESCAPE_PAUSE", 10)
+        threading.Timer(0.1, os.write, (master, b"[C")).start()
+        os.write(master, b"\x1b")
+        assert keys.read(10) == "right"
+        assert keys.read(0) is None
+    os.close(master)
+
+
+def test_without_a_terminal_there_are_no_keys():
+    with open(os.devnull) as stream, Keys(stream) as keys:
+        assert not keys.available and keys.read(0) is None
+
+
+def test_ctrl_c():
+    with stub() as terminal:
+        terminal.wait_for(" playing ")
+        terminal.press("\x03")
+        assert terminal.ends(130) and "Traceback" not in terminal.output
+
+
+@pytest.mark.parametrize("when", ["playing", "loading"])
+def test_sigterm(when):
+    with stub("__import__('time').sleep(60)" if when == "loading" else "pass") as terminal:
+        terminal.wait_for(when)
+        terminal.program.send_signal(signal.SIGTERM)
+        assert terminal.ends(128 + signal.SIGTERM) and "Traceback" not in terminal.output
+
+
+def test_an_exception_is_shown_on_the_restored_screen():
+    with stub("raise RuntimeError('something broke')") as terminal:
+        assert terminal.ends(1)
+        assert terminal.output.rfind("something broke") > terminal.output.rfind("\x1b[?1049l")
+
+
+def test_no_color_and_ascii():
+    with stub(NO_COLOR="1", PYTHONIOENCODING="ascii") as terminal:
+        terminal.wait_for(r"step 3 ")
+        terminal.press("q")
+        assert terminal.ends(0) and terminal.output.isascii()
+        assert not re.search(r"\x1b\[[\d;]*[34]8;", terminal.output)  # no colour of text or ground
+
+
+def test_the_program_itself():
+    with Terminal(REAL, size=(140, 40)) as terminal:
+        terminal.wait_for("loading the model")
+        terminal.wait_for(r"HAMLET:↵To be, or not to be:[\s\S]* playing ")
+        terminal.press(" " * 12)
+        terminal.wait_for(r"step 1[2-4] [\s\S]* paused ")
+        terminal.press("q")
+        assert terminal.ends(0)
+
+
+def test_a_pipe_gets_plain_frames(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["--frames", "3", "--seed", "5"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"step (\d+)\n", out) == ["0", "1", "2"] and "\x1b" not in out
+    assert max(map(len, out.split("\n"))) <= 100
+
+
+def test_a_pipe_that_carries_only_ascii():
+    command = [sys.executable, "-m", "visualize"]
+    environ = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=TESTS.parent)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.isascii()
+    steps = re.findall(r"step (\d+)\n", done.stdout)
+    assert steps == [str(i) for i in range(len(steps))] and len(steps) > 40
+
+
+def test_a_pipe_closed_early_is_no_error():
+    command = ["bash", "-c", f"set -o pipefail; {sys.executable} -m visualize --json | head -c 100"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS.parent)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith('{"schema": 1, "step": 0')
+
+
+def test_json_is_one_snapshot_a_line_and_repeatable(capsys):
+    def lines(*args):
+        assert main(["--json", "--frames", "8", "--block-size", "8", "--num-blocks", "9", *args]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    first = lines()
+    read = [json.loads(each) for each in first]
+    assert [each["step"] for each in read] == list(range(8))
+    assert all((each["block_size"], each["num_blocks"]) == (8, 9) for each in read)
+    assert lines("--seed", "0") == first != lines("--seed", "1")
+
+
+def test_a_picture(tmp_path):
+    path = tmp_path / "frame.svg"
+    assert main(["--save-svg", str(path), "--frames", "4"]) == 0
+    svg = path.read_text(encoding="utf-8")
+    assert svg.startswith("<svg") and "HAM" in svg and "@font-face" not in svg and "url(http" not in svg
+
+
+def test_a_picture_that_cannot_be_written(tmp_path, capsys):
+    assert main(["--save-svg", str(tmp_path / "no" / "frame.svg"), "--frames", "1"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "frame.svg: No such file" in error
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("--num-blocks 0", "--num-blocks: '0' must be a whole number from 1 to 4,096"),
+        ("--block-size many", "--block-size: 'many' must be a whole number from 1 to 256"),
+        ("--frames -1", "--frames: '-1' must be a whole number from 1"),
+        ("--seed 1.5", "--seed: '1.5' must be a whole number from 0"),
+        ("--num-blocks 4000 --block-size 200", "makes 800,000 slots: at most 65,536 are allowed"),
+        ("--json --save-svg x", "--save-svg: not allowed with argument --json"),
+        ("--sped 3", "--sped 3 (--help lists what is allowed)"),
+    ],
+)
+def test_a_bad_value_is_one_clear_line(args, said, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(args.split())
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and said in error and error.count("\n") == 1

@@ -1,0 +1,114 @@
+"""Camera: takes the snapshots of an engine, one after another.
+
+It only looks; the engine doesn't know it and nothing is changed. Whatever did not change since the last snapshot is
+the same object in the next one, so that a long history stays small. It imports no torch.
+"""
+
+from visualize.snapshot import Block, Event, FirstOf, SequenceState, Snapshot, Usage
+from visualize.why import sentence
+
+
+class Camera:
+    """Takes snapshots of one engine; `take` is to be called once before the first step and once after each."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self._requests = {}  # every request ever seen, by name: the engine forgets the finished ones
+        self._records = {}  # per sequence: its record in the last snapshot
+        self._texts = {}  # per sequence: the text of each token, and the tokens whose character isn't complete
+        self._last = None
+
+    def take(self, result=None):
+        """The snapshot after the step that returned `result`, or, without one, before the first step."""
+        engine, memory, last = self.engine, self.engine.memory, self._last
+        self._meet(result.plan.rows if result else ())
+        sequences = tuple(self._sequence(seq) for request in self._requests.values() for seq in request.sequences)
+        usage = memory.usage()
+        self._last = Snapshot(
+            step=last.step + 1 if last else 0,
+            block_size=memory.block_size,
+            num_blocks=memory.num_blocks,
+            budget=engine.scheduler.max_num_batched_tokens,
+            blocks=self._blocks(sequences),
+            sequences=sequences,
+            queue=tuple(seq.name for request in engine.scheduler.waiting for seq in request.sequences),
+            free_order=tuple(memory.allocator.free_order()),
+            host=None,
+            events=tuple(self._event(fact) for fact in (result.events if result else ())),
+            usage=Usage(
+                used_slots=usage.used_slots,
+                allocated_slots=usage.allocated_slots,
+                cached_slots=usage.cached_slots,
+                total_slots=usage.total_slots,
+                max_would_reserve=len(memory.sequences()) * engine.max_model_len,
+            ),
+        )
+        return self._last
+
+    def _meet(self, rows):
+        """Remember every request that can be seen now, or that ran in this step and may have left in it."""
+        scheduler = self.engine.scheduler
+        for request in (*(row.sequence.request for row in rows), *scheduler.running, *scheduler.waiting):
+            if self._requests.get(request.request_id) is not request:  # never seen, or the name is used once more
+                self._requests[request.request_id] = request
+                for seq in request.sequences:
+                    self._records.pop(seq.name, None)
+                    self._texts[seq.name] = ([], [])
+
+    def _blocks(self, sequences):
+        """A record of every block; the last snapshot's own record where nothing changed."""
+        memory, filled = self.engine.memory, self.engine.memory.filled()
+        owners = [()] * memory.num_blocks
+        for seq in sequences:
+            for block_id in seq.block_table:
+                owners[block_id] += (seq.name,)
+        blocks = []
+        for i in range(memory.num_blocks):
+            ref_count = memory.allocator.ref_count(i)
+            block = Block(i, "used" if ref_count else "free", ref_count, filled.get(i, 0), owners[i])
+            blocks.append(self._last.blocks[i] if self._last and self._last.blocks[i] == block else block)
+        return tuple(blocks)
+
+    def _sequence(self, seq):
+        """A record of one sequence; the last snapshot's own record if nothing changed."""
+        before = self._records.get(seq.name)
+        if before and before.status == "finished":
+            return before
+        request, scheduler = seq.request, self.engine.scheduler
+        is_unfinished = request in scheduler.running or request in scheduler.waiting
+        is_resident = seq.name in self.engine.memory.sequences()
+        record = SequenceState(
+            name=seq.name,
+            request=request.request_id,
+            index=seq.index,
+            status=request.status.value if is_unfinished else "finished",
+            device="gpu" if is_resident else None,
+            block_table=tuple(self.engine.memory.table(seq.name).blocks) if is_resident else (),
+            num_tokens=seq.num_tokens,
+            num_computed_tokens=seq.num_computed_tokens,
+            num_prompt_tokens=request.num_prompt_tokens,
+            tokens=FirstOf(seq.token_ids, seq.num_tokens),
+            token_texts=FirstOf(self._token_texts(seq), seq.num_tokens),
+            finish_reason=seq.finish_reason,
+        )
+        self._records[seq.name] = before if before == record else record
+        return self._records[seq.name]
+
+    def _token_texts(self, seq):
+        """The text of each token. A character that is spread over several tokens is given to the last of them."""
+        texts, pending = self._texts[seq.name]
+        for token in seq.token_ids[len(texts) :]:
+            pending.append(token)
+            text = self.engine.tokenizer.decode(pending)
+            is_whole = not text.endswith("\ufffd") or len(pending) == 4  # UTF-8 has no longer characters
+            texts.append(text if is_whole else "")
+            if is_whole:
+                pending.clear()
+        return texts
+
+    def _event(self, fact):
+        """A fact with its sentence. A token is told by what it says, unless that is nothing that can be shown."""
+        facts, token_text = dict(vars(fact)), None
+        if "token" in facts:
+            token_text = self._texts[facts["sequence"]][0][facts["position"]] or None
+        return Event(type(fact).__name__, sentence(fact, token_text), facts)

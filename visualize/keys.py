@@ -1,0 +1,88 @@
+"""Keys: reads single keys from the terminal, without Enter, and leaves the terminal as it was.
+
+Keys are named: "right", "escape", or the character itself. Reading waits no longer than it is told to. Where stdin is
+no terminal there are no keys, and reading only waits.
+"""
+
+import os
+import sys
+import time
+
+try:
+    import select
+    import termios
+    import tty
+except ImportError:  # Windows
+    termios = None
+    import msvcrt
+
+SEQUENCES = {b"\x1b[C": "right", b"\x1bOC": "right", b"\x1b[D": "left", b"\x1bOD": "left"}
+WINDOWS = {"M": "right", "K": "left"}
+ESCAPE_PAUSE = 0.02  # seconds in which the rest of an arrow key follows its Esc
+
+
+class Keys:
+    """A context: inside it, keys come one by one and are not shown. On leaving, by whatever way, all is as before."""
+
+    def __init__(self, stream=None):
+        stream = stream or sys.stdin
+        self.available = bool(stream and stream.isatty())
+        self._fd = stream.fileno() if self.available else None
+        self._pending = b""
+        self._saved = None
+
+    def __enter__(self):
+        if self.available and termios:
+            self._saved = termios.tcgetattr(self._fd)
+            tty.setcbreak(self._fd, termios.TCSANOW)  # Ctrl-C keeps its meaning
+        return self
+
+    def __exit__(self, *error):
+        if self._saved:
+            termios.tcsetattr(self._fd, termios.TCSANOW, self._saved)
+
+    def read(self, timeout):
+        """The next key's name, or None after `timeout` seconds without one."""
+        if not self.available:
+            time.sleep(timeout)
+            return None
+        if not termios:
+            return self._read_windows(timeout)
+        if not self._pending and not self._fill(timeout):
+            return None
+        if self._pending == b"\x1b":
+            self._fill(ESCAPE_PAUSE)
+        return self._next()
+
+    def _fill(self, timeout):
+        """Read what is there, or comes in time."""
+        if not select.select([self._fd], [], [], timeout)[0]:
+            return False
+        data = os.read(self._fd, 64)
+        if not data:  # the terminal is gone
+            self.available = False
+        self._pending += data
+        return bool(data)
+
+    def _next(self):
+        """Take one key from what was read."""
+        for sequence, name in SEQUENCES.items():
+            if self._pending.startswith(sequence):
+                self._pending = self._pending[len(sequence) :]
+                return name
+        if self._pending.startswith((b"\x1b[", b"\x1bO")):  # another special key: ignore all of it
+            self._pending = b""
+            return None
+        key, self._pending = self._pending[:1], self._pending[1:]
+        return "escape" if key == b"\x1b" else key.decode("ascii", "replace")
+
+    def _read_windows(self, timeout):
+        deadline = time.monotonic() + timeout
+        while not msvcrt.kbhit():
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.01)
+        key = msvcrt.getwch()
+        if key in "\x00\xe0":
+            return WINDOWS.get(msvcrt.getwch())
+        return "escape" if key == "\x1b" else key

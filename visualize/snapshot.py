@@ -1,0 +1,127 @@
+"""Snapshot: everything that can be shown about the moment between two steps, as plain records that never change.
+
+Snapshot 0 is the state before the first step, snapshot N the state after the commit of step N. Each is complete, so
+looking back is showing an older one, and a recording is snapshots as JSON lines. This file never looks at an engine
+(camera.py does), and imports no torch.
+"""
+
+import json
+from collections import abc
+from dataclasses import asdict, dataclass
+
+SCHEMA = 1
+
+
+class FirstOf(abc.Sequence):
+    """The first `length` items of a list that only ever grows at its end. Many snapshots share the one list."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items, length):
+        self._items, self._length = items, length
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self._items[i] for i in range(*index.indices(self._length))]
+        return self._items[range(self._length)[index]]
+
+    def __len__(self):
+        return self._length
+
+    def __eq__(self, other):
+        if isinstance(other, FirstOf) and other._items is self._items:
+            return other._length == self._length
+        return isinstance(other, abc.Sequence) and list(self) == list(other)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it."""
+
+    id: int
+    state: str  # "used" (in some table) or "free"
+    ref_count: int
+    filled: int
+    owners: tuple
+    hash: str | None = None
+
+
+@dataclass(frozen=True)
+class SequenceState:
+    """How far one sequence has come. A finished one owns nothing (an empty table, 0 computed), its text stays."""
+
+    name: str
+    request: str
+    index: int
+    status: str  # "waiting", "running", "preempted" or "finished"
+    device: str | None
+    block_table: tuple
+    num_tokens: int
+    num_computed_tokens: int
+    num_prompt_tokens: int
+    tokens: FirstOf
+    token_texts: FirstOf
+    finish_reason: str | None
+
+    @property
+    def text(self):
+        return "".join(self.token_texts)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in this step: its kind (a class of minipaged.events), the sentence, the bare facts."""
+
+    kind: str
+    why: str
+    facts: dict
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Slots of the pool. max_would_reserve: what one run of the model's whole context for each sequence would hold."""
+
+    used_slots: int
+    allocated_slots: int
+    cached_slots: int
+    total_slots: int
+    max_would_reserve: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The whole state. Its fields are what a recording holds."""
+
+    step: int
+    block_size: int
+    num_blocks: int
+    budget: int  # the most tokens one step may compute
+    blocks: tuple
+    sequences: tuple  # in the order in which they arrived
+    queue: tuple  # names of the waiting, the next to enter first
+    free_order: tuple  # ids of the free blocks, the next to be taken first
+    host: None  # a second pool, once there is swapping
+    events: tuple
+    usage: Usage
+    schema: int = SCHEMA
+
+    def to_dict(self):
+        """Made of nothing but what JSON knows."""
+        shallow = {name: getattr(self, name) for name in ("schema", "step", "block_size", "num_blocks", "budget")}
+        sequences = [
+            {**vars(seq), "tokens": list(seq.tokens), "token_texts": list(seq.token_texts), "text": seq.text}
+            for seq in self.sequences
+        ]
+        return shallow | {
+            "blocks": [asdict(block) for block in self.blocks],
+            "sequences": sequences,
+            "queue": list(self.queue),
+            "free_order": list(self.free_order),
+            "host": self.host,
+            "events": [{"kind": event.kind, "why": event.why, **event.facts} for event in self.events],
+            "usage": asdict(self.usage),
+        }
+
+    def to_json(self):
+        """One line of ASCII."""
+        return json.dumps(self.to_dict())

@@ -1,0 +1,88 @@
+"""View: two snapshots and a size become one frame, exactly that size.
+
+It is pure: it looks at nothing but its arguments and remembers nothing, so the same snapshots give the same frame,
+going forward or back, live or from a recording. What doesn't fit is counted ("+3 more"), never silently cut off.
+"""
+
+from rich.text import Text
+
+from visualize.ink import FREED, TAKEN, UNICODE, WRITTEN, clip, safe
+from visualize.lines import fit, heading, line, spread
+from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_requests, draw_why
+from visualize.pool import draw_pool
+from visualize.scene import Scene
+
+MIN_WIDTH, MIN_HEIGHT = 60, 15
+SPACIOUS = 36  # lines, from which on the parts are set apart by blank ones
+WIDE = 120  # from here on, requests and pool stand side by side
+
+
+def view(snapshot, previous=None, width=120, height=36, ink=UNICODE, title="", footer=""):
+    """A rich Text of `height` lines, each `width` cells wide.
+
+    previous: the snapshot before, to show what this step changed. title, footer: what the program has to say above and
+    below (strings or Texts), such as the keys.
+    """
+    if width < MIN_WIDTH or height < MIN_HEIGHT:
+        return too_small(width, height, ink)
+    scene = Scene(snapshot, previous, ink)
+    step = line((f"step {snapshot.step} ", "bold"))
+    lines = [spread(line(("minipaged", "bold"), f" {ink.dot} {safe(title, ink)}"), step, width, ink)]
+    lines += draw_memory(scene, width, 1 if height < 20 else 2)
+    if height >= SPACIOUS:
+        lines = [lines[0], line(" " * width), *lines[1:], line(" " * width)]
+    body = height - len(lines) - 1
+    lines += wide(scene, width, body) if width >= WIDE else narrow(scene, width, body)
+    lines.append(fit(line(footer), width, ink))
+    return Text("\n", no_wrap=True).join(lines)
+
+
+def too_small(width, height, ink):
+    note = [f"This terminal is {width}x{height};", f"{MIN_WIDTH}x{MIN_HEIGHT} is needed."]
+    lines = [line(clip(each, width, ink)) for each in note[:height]]
+    return Text("\n", no_wrap=True).join(lines)
+
+
+def narrow(scene, width, height):
+    """One below the other: the pool, the requests, why."""
+    pool = pool_panel(scene, width, max(5, height * 2 // 5))
+    for_why = max(3, (height - len(pool)) * 2 // 5)
+    requests = requests_panel(scene, width, height - len(pool) - for_why)
+    return pool + requests + why_panel(scene, width, for_why)
+
+
+def wide(scene, width, height):
+    """Requests at the left, the pool at the right, why below both."""
+    for_why = height // 3
+    left, gap = width * 9 // 20, 3
+    columns = (
+        requests_panel(scene, left, height - for_why),
+        pool_panel(scene, width - left - gap, height - for_why, fill=True),
+    )
+    return [line(a, " " * gap, b) for a, b in zip(*columns)] + why_panel(scene, width, for_why)
+
+
+def pool_panel(scene, width, height, fill=False):
+    snapshot = scene.snapshot
+    size = f"{snapshot.num_blocks:,} blocks of {snapshot.block_size}"
+    legend = line((f"{TAKEN}taken {WRITTEN}written {FREED}freed", "dim"))
+    lines = [heading(f"Physical KV cache: {size}", legend, width, scene.ink)]
+    lines += draw_pool(scene, width, height - 2)
+    lines += draw_free_queue(scene, width)
+    return filled(lines, width, height) if fill else lines
+
+
+def requests_panel(scene, width, height):
+    title = f"Requests, blocks logical{scene.ink.arrow}physical"
+    lines = [heading(title, draw_queue(scene, width - len(title) - 8), width, scene.ink)]
+    return filled(lines + draw_requests(scene, width, height - 1), width, height)
+
+
+def why_panel(scene, width, height):
+    lines = [heading("Why: what happened in this step", line(), width, scene.ink)]
+    return filled(lines + draw_why(scene, width, height - 1), width, height)
+
+
+def filled(lines, width, height):
+    """As many lines as there is room for, blank ones at the end."""
+    return lines + [line(" " * width)] * (height - len(lines))

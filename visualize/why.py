@@ -1,0 +1,151 @@
+"""Facts into sentences: one plain sentence for each thing that happened in a step, with its blocks and numbers.
+
+The engine records bare facts (minipaged.events); only this file puts them into words. It decides nothing and knows
+nothing but the fact it is given.
+"""
+
+from minipaged import events
+
+# What happens to every running sequence in every step.
+ROUTINE = ("Sampled", "Scheduled")
+# What changes who is in the pool. Playing lingers on the steps in which one of these happens.
+LANDMARKS = ("Admitted", "Preempted", "Finished", "Refused", "Aborted")
+
+
+def importance(kind):
+    """The larger, the sooner a reader wants to know of it."""
+    return ROUTINE.index(kind) if kind in ROUTINE else len(ROUTINE) + (kind in LANDMARKS)
+
+
+def sentence(event, token_text=None):
+    """One of minipaged.events -> one sentence. token_text: what a sampled token says."""
+    return SENTENCES[type(event)](event) if token_text is None else sampled(event, token_text)
+
+
+def count(number, noun):
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(ids, most=8):
+    """3, 4 and 5. Of a long list, the first few and how many more."""
+    ids = [str(i) for i in ids]
+    if len(ids) > most:
+        ids = [*ids[:most], f"{len(ids) - most} more"]
+    return ids[0] if len(ids) == 1 else f"{', '.join(ids[:-1])} and {ids[-1]}"
+
+
+def free(number, verbs="is are"):
+    return f"{number:,} {verbs.split()[number != 1]} free"
+
+
+def span(first, number):
+    return f"{first}" if number == 1 else f"{first} to {first + number - 1}"
+
+
+def arrived(e):
+    return (
+        f"{e.request} arrives and queues: a prompt of {count(e.num_prompt_tokens, 'token')}, "
+        f"at most {e.max_tokens:,} to generate"
+    )
+
+
+def refused(e):
+    if e.reason == "context":
+        return (
+            f"{e.request} is refused: its prompt of {count(e.num_prompt_tokens, 'token')} leaves no room to generate "
+            f"in the model's context of {e.allowed:,}"
+        )
+    return (
+        f"{e.request} is refused: it could need {count(e.needed, 'block')}, and the whole pool has only {e.allowed:,}"
+    )
+
+
+def admitted(e):
+    cached = f" ({e.num_cached_tokens:,} of them are cached already)" if e.num_cached_tokens else ""
+    return (
+        f"{e.request} may enter: its {count(e.num_tokens, 'token')}{cached} need {count(e.blocks_needed, 'block')}, "
+        f"{free(e.num_free)}"
+    )
+
+
+def kept_waiting(e):
+    reason = {
+        "blocks": f"it needs {count(e.needed, 'block')}, {free(e.num_free, 'was were')}",
+        "max_num_seqs": "no more sequences may run at once",
+        "budget": "this step's budget of tokens is spent",
+        "preemption": "someone had to yield in this step, so nobody may enter",
+    }[e.reason]
+    return f"{e.request} keeps waiting: {reason}"
+
+
+def scheduled(e):
+    positions = f"position{'s' if e.num_tokens > 1 else ''} {span(e.start, e.num_tokens)}"
+    if e.start + 1 == e.total > e.num_prompt_tokens:
+        return f"{e.sequence} computes K and V of its newest token, {positions}"
+    if e.total > e.num_prompt_tokens:
+        return f"{e.sequence} computes K and V of {positions} once more, of {e.total:,} tokens it has kept"
+    if e.num_tokens == e.total:
+        return f"{e.sequence} reads its whole prompt: K and V of {count(e.total, 'token')}"
+    left = e.total - e.start - e.num_tokens
+    rest = f"{left:,} are left for later steps" if left else "the prompt is complete"
+    return f"{e.sequence} reads a part of its prompt, {positions}: {rest}"
+
+
+def blocks_taken(e):
+    taken = f"block{'s' * (len(e.blocks) > 1)} {listed(e.blocks)}"
+    queue = f"the front of the free queue, {e.num_free:,} left"
+    if e.first_logical == 0:
+        return f"{e.sequence} gets {taken} from {queue}"
+    return f"{e.sequence}'s block {e.first_logical - 1} is full: {taken} taken from {queue}"
+
+
+def blocks_released(e):
+    if not e.freed:
+        return f"{e.sequence} gives up its blocks, and each still has another owner"
+    noun = "block" if len(e.freed) == 1 else "blocks"
+    return f"{e.sequence} gives back {noun} {listed(e.freed)}, its last one first: {free(e.num_free)} now"
+
+
+def preempted(e):
+    needs = "it needs" if e.needed_by == e.request else f"{e.needed_by} needs"
+    cause = "the step broke off" if e.needed_by is None else f"{needs} a block and none is free"
+    return (
+        f"{e.request} yields: {cause}; its blocks are dropped, its tokens kept, "
+        f"and K and V of {e.num_computed_tokens:,} of them computed again later"
+    )
+
+
+def sampled(e, token_text=None):
+    text = f"token {e.token}" if token_text is None else quoted(token_text)
+    return f"{e.sequence} gets its next token: {text}, at position {e.position}"
+
+
+def quoted(text):
+    """In quotation marks, line ends written out."""
+    return '"' + text.replace("\n", "\\n") + '"'
+
+
+def finished(e):
+    tokens = count(e.num_output_tokens, "token")
+    if e.reason == "length":
+        return f"{e.sequence} is finished: it has generated {tokens}, and may have no more"
+    return f"{e.sequence} is finished: it said end of text after {tokens}"
+
+
+def aborted(e):
+    return f"{e.request} was taken away by its user"
+
+
+SENTENCES = {
+    events.Arrived: arrived,
+    events.Refused: refused,
+    events.Admitted: admitted,
+    events.KeptWaiting: kept_waiting,
+    events.Scheduled: scheduled,
+    events.BlocksTaken: blocks_taken,
+    events.BlocksReleased: blocks_released,
+    events.Preempted: preempted,
+    events.Sampled: sampled,
+    events.Finished: finished,
+    events.Aborted: aborted,
+}
