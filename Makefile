@@ -25,7 +25,7 @@ lessons: .venv/ready  ## open the lessons in JupyterLab
 	$(ACTIVATE)
 
 picture: .venv/ready  ## draw the README's picture again
-	$(BIN)/python -m visualize --frames 31 --save-svg visualize/picture.svg
+	$(BIN)/python -m visualize --frames 16 --save-svg visualize/picture.svg
 
 # Made only where it is missing. The file is written last, so that an install that broke off is taken up again.
 .venv/ready:

@@ -66,6 +66,7 @@ class BlocksTaken:
 
     sequence: str
     first_logical: int  # the logical number of blocks[0]
+    last_was_full: bool  # whether the block before them was; not so for a chunk that began in its middle
     blocks: tuple
     num_free: int  # afterwards
 

@@ -168,13 +168,15 @@ def test_the_log_tells_which_blocks_moved():
     admit(memory, "A", 5)
     append(memory, "A", 3)
     append(memory, "A", 1)
+    append(memory, "A", 5)
     memory.release("A")
     assert memory.log == [
-        BlocksTaken("A", 0, (0, 1), 6),
-        BlocksTaken("A", 2, (2,), 5),
-        BlocksReleased("A", (2, 1, 0), 8),
+        BlocksTaken("A", 0, False, (0, 1), 6),
+        BlocksTaken("A", 2, True, (2,), 5),
+        BlocksTaken("A", 3, False, (3,), 4),
+        BlocksReleased("A", (3, 2, 1, 0), 8),
     ]
-    assert memory.take_moved() == ([0, 1, 2], [0, 1, 2])
+    assert memory.take_moved() == ([0, 1, 2, 3], [0, 1, 2, 3])
     assert memory.take_moved() == ([], [])
 
 

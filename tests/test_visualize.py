@@ -148,11 +148,11 @@ def test_snapshots_equal_the_engine_on_the_shipped_model(shipped):
 def check_frame(snapshot, before, state, width, height):
     """Read the numbers back from the drawn text."""
     text = view(snapshot, before, width, height).plain
-    blocks = dict(re.findall(r"[ +*-](\d+)  ([A-E][^\w\s]  (?:block |\[)\d+\]? +\d+/\d+)", text))
+    blocks = dict(re.findall(r"[ +*-](\d+) ([A-E][^\w\s]  (?:logical |\[)\d+\]? +\d+/\d+)", text))
     drawn = {int(i): re.findall(r"\w+", cell) for i, cell in blocks.items()}
     owners = {block: (name, i) for name, table in state["tables"].items() for i, block in enumerate(table)}
     for block, (name, logical) in owners.items():
-        parts = drawn[block][1:] if drawn[block][1] != "block" else drawn[block][2:]
+        parts = drawn[block][1:] if drawn[block][1] != "logical" else drawn[block][2:]
         assert drawn[block][0] == name
         assert [int(part) for part in parts] == [logical, state["filled"][block], snapshot.block_size]
     assert set(drawn) == set(owners)
@@ -166,14 +166,14 @@ def check_frame(snapshot, before, state, width, height):
     assert int(used) == usage.used_slots and int(waste) == usage.allocated_slots - usage.used_slots
     assert int(left) == usage.total_slots - usage.allocated_slots and int(total) == usage.total_slots
     if state["reserved"]:
-        assert f"hold {state['reserved']:,} slots" in text
+        assert re.search(rf"reserv[^\n]*[: ]{state['reserved']:,}\b", text)
 
     for name, table in state["tables"].items():
         progress = re.search(rf"{name}\S +running +(\d+)(?:/| of )(\d+)( tokens[^\n]*\n)?[^\n]*", text)
         assert (int(progress[1]), int(progress[2])) == (state["computed"][name], state["tokens"][name])
         entries = [tuple(map(int, entry)) for entry in re.findall(r"(\d+)→(\d+)", progress[0])]
         assert set(entries) <= set(enumerate(table)) and entries[0] == (0, table[0])
-        hidden = re.search(r"\+(\d+) more", progress[0])
+        hidden = re.search(r"… (\d+) more …", progress[0])
         assert len(entries) + int(hidden[1] if hidden else 0) == len(table)
     if width < 120:  # nothing stands beside the text
         drawn = re.sub(r"\s", "", text)
@@ -317,17 +317,30 @@ def test_every_event_has_a_sentence(kind):
 
 
 def test_sentences_name_blocks_and_numbers():
-    assert sentence(events.BlocksTaken("B", 4, (11,), 5)) == (
-        "B's block 3 is full: block 11 taken from the front of the free queue, 5 left"
+    assert sentence(events.BlocksTaken("B", 4, True, (11,), 5)) == (
+        "B's logical block 3 is full: physical block 11 taken from the front of the free queue, 5 left"
     )
-    assert "blocks 7, 1 and 3 " in sentence(events.BlocksTaken("B", 0, (7, 1, 3), 0))
+    assert "full" not in sentence(events.BlocksTaken("B", 4, False, (11,), 5))
+    assert "physical blocks 7, 1 and 3 " in sentence(events.BlocksTaken("B", 0, False, (7, 1, 3), 0))
     assert "and 3 more" in sentence(events.BlocksReleased("B", tuple(range(11)), 11))
     assert "A needs a block and none is free; " in sentence(events.Preempted("C", "A", 31))
     assert "K and V of 31 " in sentence(events.Preempted("C", None, 31))
-    assert "once more" in sentence(events.Scheduled("C", 0, 16, 31, 20))
+    assert "had to yield" in sentence(events.Scheduled("C", 0, 16, 31, 20))
     assert "whole prompt" in sentence(events.Scheduled("C", 0, 20, 20, 20))
     assert "4 are left" in sentence(events.Scheduled("C", 0, 16, 20, 20))
     assert '" be\\n"' in sentence(events.Sampled("A", 7, 3), " be\n")
+
+
+def test_a_block_that_is_said_to_be_full_is_full(shipped):
+    said = 0
+    for (before, _), (snapshot, _) in pairwise(shipped):
+        for event in snapshot.events:
+            if event.kind == "BlocksTaken" and event.facts["first_logical"]:
+                [sequence] = [seq for seq in before.sequences if seq.name == event.facts["sequence"]]
+                last = before.blocks[sequence.block_table[-1]]
+                assert event.facts["last_was_full"] == (last.filled == before.block_size)
+                said += event.facts["last_was_full"]
+    assert said > 10
 
 
 def test_default_scenario_reuses_blocks_and_preempts_once(shipped):

@@ -68,10 +68,7 @@ def main(argv=None):
     def load():
         from minipaged.serving.llm import LLM  # imports torch: seconds
 
-        try:
-            llm = LLM(seed=args.seed, **scenario.settings)
-        except ValueError as error:
-            raise SystemExit(f"visualize: {error}") from error
+        llm = LLM(seed=args.seed, **scenario.settings)
         return Run(scenario, llm.engine, args.seed)
 
     try:
@@ -87,6 +84,9 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
+    except ValueError as error:
+        print(f"visualize: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         if error.filename is None:
             raise

@@ -25,8 +25,8 @@ from visualize.view import view
 from visualize.why import LANDMARKS
 
 FRAME_SECONDS = 0.1  # no more than 10 frames a second
-STEP_SECONDS = 0.5  # while playing
-LANDMARK_SECONDS = 2.0  # where somebody enters, yields or leaves there is more to read
+STEP_SECONDS = 1.0  # while playing
+LANDMARK_SECONDS = 3.0  # where somebody enters, yields or leaves there is more to read
 LOOK_SECONDS = 0.25  # how often to look whether the terminal has another size
 
 LOADING = "loading the model"
@@ -75,6 +75,13 @@ def watch(load, title, limit=None):
     """Run on the terminal until q, or until `limit` frames were shown. load() returns the run; it may take seconds."""
     console = Console(highlight=False)
     ink = ink_for(console.encoding)
+    player = show(console, ink, load, title, limit)
+    if limit and player.is_over:  # the alternate screen is gone; leave what was asked for
+        console.print(player.frame(console.width, console.height - 1, ink, title))
+
+
+def show(console, ink, load, title, limit):
+    """The loop on the alternate screen. Returns the player, as it stood at the end."""
     with sigterm_unwinds(), Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         live.update(Text(f"\n  {LOADING}{ink.ellipsis}"), refresh=True)
         player = Player(load(), limit)
@@ -88,13 +95,13 @@ def watch(load, title, limit=None):
                 live.update(player.frame(*console.size, ink, title, player.footer(ink)), refresh=True)
                 drawn_at, drawn = now, state
             if player.is_over and state == drawn and (limit or not keys.available):
-                return
+                return player
             wake = [now + LOOK_SECONDS]
             wake += [player.next_step] if player.playing else []
             wake += [drawn_at + FRAME_SECONDS] if state != drawn else []
             key = keys.read(max(0, min(wake) - time.monotonic()))
             if key in ("q", "Q", "escape"):
-                return
+                return player
             if key in (" ", "right"):
                 player.playing = False
                 player.step()

@@ -24,11 +24,12 @@ def draw_memory(scene, width, height):
         (ink.bar[2], "dim"), f" {free:,} free  of {usage.total_slots:,} slots",
     )  # fmt: skip
     amount, times = f"{usage.max_would_reserve:,}", usage.max_would_reserve / usage.total_slots
+    context = f"{usage.max_would_reserve // max(resident, 1):,}"
+    requests = f"{resident} request{'s' * (resident > 1)}"
     remarks = (
-        f"reserving the maximum for {resident} request{'s' * (resident > 1)} would hold {amount} slots, "
-        f"{times:,.1f} times this pool",
-        f"reserving the maximum would hold {amount} slots",
-        f"maximum reserved: {amount}",
+        f"reserving the whole context ({context}) for {requests} would take {amount} slots, {times:,.1f} pools",
+        f"reserving {context} slots for each of {resident}: {amount}",
+        f"reserved whole: {amount}",
     )
     room = width - numbers.cell_len - 2
     reserve = line(next((remark for remark in remarks if len(remark) <= room and resident), ""))
@@ -56,7 +57,7 @@ def draw_free_queue(scene, width):
             break
         text.append(f" {block}")
     if not order:
-        text.append(" empty: the next block asked for makes someone yield", "bold")
+        text.append(" empty: the next running request that needs a block makes one yield", "bold")
     return [fit(text, width, ink)]
 
 
@@ -157,11 +158,11 @@ def draw_table(scene, seq, width):
     last = seq.num_computed_tokens - (len(entries) - 1) * block_size
     tail = line((f" ({last}/{block_size})", "dim"))
     shown, hidden = list(entries), 0
-    while len(shown) > 2 and sum(each.cell_len + 2 for each in shown) + tail.cell_len + 8 * bool(hidden) > width:
+    while len(shown) > 2 and sum(each.cell_len + 2 for each in shown) + tail.cell_len + 13 * bool(hidden) > width:
         del shown[len(shown) // 2]
         hidden += 1
     if hidden:
-        shown.insert((len(shown) + 1) // 2, line((f"+{hidden} more", "dim")))
+        shown.insert((len(shown) + 1) // 2, line((f"{ink.ellipsis} {hidden} more {ink.ellipsis}", "dim")))
     return line(*[part for each in shown for part in ("  ", each)][1:], tail) if entries else line()
 
 

@@ -100,8 +100,8 @@ def draw_cell(scene, block, layout):
     else:
         seq, logical = home
         fill = line(f"{block.filled}/{scene.snapshot.block_size}")
-        head.append_text(line(" ", scene.chip(seq.name)))
-        for which in (f" block {logical}", f" [{logical}]"):
+        head.append_text(line(scene.chip(seq.name)))
+        for which in (f" logical {logical}", f" [{logical}]"):
             if head.cell_len + len(which) + fill.cell_len < layout.width:
                 head.append(which)
                 break

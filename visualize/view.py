@@ -26,7 +26,7 @@ def view(snapshot, previous=None, width=120, height=36, ink=UNICODE, title="", f
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return too_small(width, height, ink)
     scene = Scene(snapshot, previous, ink)
-    step = line((f"step {snapshot.step} ", "bold"))
+    step = line(spent(snapshot) if width >= WIDE else "", (f"step {snapshot.step} ", "bold"))
     lines = [spread(line(("minipaged", "bold"), f" {ink.dot} {safe(title, ink)}"), step, width, ink)]
     lines += draw_memory(scene, width, 1 if height < 20 else 2)
     if height >= SPACIOUS:
@@ -35,6 +35,12 @@ def view(snapshot, previous=None, width=120, height=36, ink=UNICODE, title="", f
     lines += wide(scene, width, body) if width >= WIDE else narrow(scene, width, body)
     lines.append(fit(line(footer), width, ink))
     return Text("\n", no_wrap=True).join(lines)
+
+
+def spent(snapshot):
+    """How much of its budget of tokens a step has used."""
+    tokens = sum(event.facts["num_tokens"] for event in snapshot.events if event.kind == "Scheduled")
+    return f"{tokens:,} of at most {snapshot.budget:,} tokens computed in " if snapshot.step else ""
 
 
 def too_small(width, height, ink):

@@ -82,28 +82,34 @@ def scheduled(e):
     positions = f"position{'s' if e.num_tokens > 1 else ''} {span(e.start, e.num_tokens)}"
     if e.start + 1 == e.total > e.num_prompt_tokens:
         return f"{e.sequence} computes K and V of its newest token, {positions}"
+    left = e.total - e.start - e.num_tokens
     if e.total > e.num_prompt_tokens:
-        return f"{e.sequence} computes K and V of {positions} once more, of {e.total:,} tokens it has kept"
+        rest = f"{left:,} are left for later steps" if left else "it has caught up"
+        return f"{e.sequence} had to yield and computes K and V of {positions} again: {rest}"
     if e.num_tokens == e.total:
         return f"{e.sequence} reads its whole prompt: K and V of {count(e.total, 'token')}"
-    left = e.total - e.start - e.num_tokens
     rest = f"{left:,} are left for later steps" if left else "the prompt is complete"
     return f"{e.sequence} reads a part of its prompt, {positions}: {rest}"
 
 
 def blocks_taken(e):
-    taken = f"block{'s' * (len(e.blocks) > 1)} {listed(e.blocks)}"
+    taken = f"physical block{'s' * (len(e.blocks) > 1)} {listed(e.blocks)}"
     queue = f"the front of the free queue, {e.num_free:,} left"
     if e.first_logical == 0:
         return f"{e.sequence} gets {taken} from {queue}"
-    return f"{e.sequence}'s block {e.first_logical - 1} is full: {taken} taken from {queue}"
+    if e.last_was_full:
+        return f"{e.sequence}'s logical block {e.first_logical - 1} is full: {taken} taken from {queue}"
+    return (
+        f"{e.sequence} needs more than is left of its logical block {e.first_logical - 1}: {taken} taken from {queue}"
+    )
 
 
 def blocks_released(e):
     if not e.freed:
         return f"{e.sequence} gives up its blocks, and each still has another owner"
-    noun = "block" if len(e.freed) == 1 else "blocks"
-    return f"{e.sequence} gives back {noun} {listed(e.freed)}, its last one first: {free(e.num_free)} now"
+    blocks = f"block{'s' * (len(e.freed) > 1)} {listed(e.freed)}"
+    order = ", from its last to its first" * (len(e.freed) > 1)
+    return f"{e.sequence} gives back physical {blocks}{order}: {free(e.num_free)} now"
 
 
 def preempted(e):

@@ -103,10 +103,11 @@ class PagedMemory:
 
     def _append(self, seq_id, table, blocks):
         first_logical = len(table.blocks)
+        last_was_full = 0 < table.num_tokens == first_logical * self.block_size
         table.append_blocks(blocks)
         self._handed_out.update(blocks)
         if self.log is not None:
-            self.log.append(BlocksTaken(seq_id, first_logical, tuple(blocks), self.allocator.num_free))
+            self.log.append(BlocksTaken(seq_id, first_logical, last_was_full, tuple(blocks), self.allocator.num_free))
 
     def commit(self, seq_id, token_ids, num_computed_tokens):
         """Note that K and V of a sequence's first num_computed_tokens tokens are written.
