@@ -39,7 +39,7 @@ def test_a4_nothing_and_less_than_nothing():
     queue.push_back([])
     queue.push_front([])
     assert queue.pop_front(0) == []
-    with pytest.raises(ValueError, match="-2"):
+    with pytest.raises(ValueError, match="n=-2"):
         queue.pop_front(-2)
     assert (len(queue), list(queue)) == (3, [0, 1, 2])
 
@@ -99,6 +99,14 @@ def test_sharing_a_free_block_takes_it_out_of_the_queue():
     assert allocator.ref_count(2) == 1
 
 
+def test_ids_may_come_from_a_generator():
+    allocator = BlockAllocator(4)
+    allocator.share(block for block in (0, 2))
+    assert [allocator.ref_count(block) for block in range(4)] == [1, 0, 1, 0]
+    assert allocator.release(block for block in (0, 2)) == [2, 0]
+    assert allocator.free_order() == [2, 0, 1, 3]
+
+
 def test_an_id_twice_in_one_release_counts_twice():
     allocator = BlockAllocator(3)
     table = allocator.allocate(2)
@@ -123,6 +131,8 @@ def test_what_cannot_be_served_changes_nothing():
         (lambda: allocator.release([1, -1]), ValueError),
         (lambda: allocator.release([1, 9]), ValueError),
         (lambda: allocator.ref_count(-1), ValueError),
+        (lambda: allocator.release([0, 1], keep=None), TypeError),
+        (lambda: allocator.allocate(1.5), ValueError),
     ]:
         with pytest.raises(error):
             refused()
@@ -136,7 +146,10 @@ def test_what_cannot_be_served_changes_nothing():
         (-1, None, "num_blocks=-1"),
         (3, [0, 0], r"free_order=\[0, 0\]"),
         (3, [3], r"free_order=\[3\].* 2"),
-        (3, [-1], r"free_order=\[-1\]"),
+        (3, [-1], "free_order=-1"),
+        (3, [1.0], "free_order=1.0"),
+        (2.5, None, "num_blocks=2.5"),
+        ("3", None, "num_blocks='3'"),
     ],
 )
 def test_a_pool_that_cannot_be(num_blocks, free_order, message):

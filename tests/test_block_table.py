@@ -36,7 +36,7 @@ def test_blocks_needed_counts_what_is_still_missing():
     made = BlockTable(4)
     assert [made.blocks_needed(n) for n in (0, 1, 4, 5, 8, 9)] == [0, 1, 1, 2, 2, 3]
     made.append_blocks([3, 8])
-    assert [made.blocks_needed(n) for n in (0, 1, 8, 9, 12, 13)] == [0, 0, 0, 1, 1, 2]
+    assert [made.blocks_needed(n) for n in (0, 1, 4, 8, 9, 12, 13)] == [0, 0, 0, 0, 1, 1, 2]
 
 
 def test_a_position_without_a_slot():
@@ -48,13 +48,15 @@ def test_a_position_without_a_slot():
             made.translate(position)
     with pytest.raises(ValueError, match="position 8"):
         made.slots(6, 9)
-    with pytest.raises(ValueError, match="from 3 to 2"):
-        made.slots(3, 2)
+    for start in (2, 3):
+        with pytest.raises(ValueError, match=f"from {start} to 1"):
+            made.slots(start, 1)
     assert made.slots(2, 2) == []
     with pytest.raises(ValueError):
         BlockTable(4).slot(0)
 
 
-def test_a_block_has_at_least_one_slot():
-    with pytest.raises(ValueError, match="block_size=0"):
-        BlockTable(0)
+@pytest.mark.parametrize("block_size", [0, -1, 2.5, float("nan"), "4", True, None])
+def test_a_block_has_a_whole_number_of_slots(block_size):
+    with pytest.raises(ValueError, match=f"block_size={block_size!r}: must be a whole number, 1 or more"):
+        BlockTable(block_size)

@@ -1,5 +1,8 @@
 """The engine and the LLM around it: what they accept, what they refuse, what they give back."""
 
+import re
+import sys
+
 import pytest
 
 from minipaged.events import Aborted, Arrived, Finished, Refused, Sampled
@@ -62,13 +65,15 @@ def test_generate_equals_a_dense_greedy_loop(llm):
 
 def test_generate_refuses_all_if_one_prompt_is_wrong(llm):
     before = state(llm.engine)
-    with pytest.raises(ValueError, match="prompt is empty"):
-        llm.generate(["fine", ""], params())
+    for wrong, message in [("", "the prompt is empty"), ([1024], "token id 1024"), ([1] * 300, "can never fit")]:
+        with pytest.raises(ValueError, match=f"^prompt 1: .*{message}"):
+            llm.generate(["fine", wrong], params())
     for number in (0, 3):
         with pytest.raises(ValueError, match=f"2 prompts, {number} SamplingParams"):
             llm.generate(["a", "b"], [params()] * number)
     assert state(llm.engine) == before
     assert llm.generate([], params()) == []
+    assert llm.engine.step().events == []
 
 
 def test_generate_leaves_requests_added_by_hand_alone(llm):
@@ -106,6 +111,7 @@ def test_an_interrupted_generate_leaves_nothing_behind(llm, monkeypatch):
         ({"max_num_batched_tokens": 3}, "max_num_batched_tokens=3.*max_num_seqs=64"),
         ({"max_num_batched_tokens": 0}, "max_num_batched_tokens=0"),
         ({"num_threads": 0}, "num_threads=0"),
+        ({"max_num_seqs": 2.5}, "max_num_seqs=2.5"),
     ],
 )
 def test_an_llm_that_cannot_be(options, message):
@@ -216,6 +222,122 @@ def test_aborting_in_the_middle_frees_everything(engine):
     assert not engine.abort("A")
     assert engine.memory.allocator.num_free == 16
     assert sum(isinstance(event, Aborted) for event in engine.events) == 6
+
+
+def test_a_broken_step_keeps_the_order_of_arrival(engine):
+    for i in range(3):
+        engine.add([i + 1] * 6, params(), request_id=str(i))
+    engine.step()
+    engine.add([9], params(), request_id="3")
+    recorder, engine.model = engine.model, None  # not callable
+    with pytest.raises(TypeError):
+        engine.step()
+    assert [request.request_id for request in engine.scheduler.waiting] == ["0", "1", "2", "3"]
+    assert not engine.scheduler.running
+    engine.model = recorder
+    while engine.has_unfinished():
+        engine.step()
+    engine.demand_equals_dense()
+
+
+def interrupt_at(number, function):
+    """Call a function and raise KeyboardInterrupt at the number-th line of serving or memory that it runs."""
+    left = number
+
+    def trace(frame, event, argument):
+        nonlocal left
+        left -= event == "line"
+        if left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    def enter(frame, event, argument):
+        return trace if re.search(r"minipaged.(serving|memory)", frame.f_code.co_filename) else None
+
+    sys.settrace(enter)
+    try:
+        return function()
+    finally:
+        sys.settrace(None)
+
+
+def test_ctrl_c_anywhere_in_generate_leaves_nothing_behind(llm):
+    """At every 13th line of a run under pressure: afterwards the memory is free, and the same prompts work."""
+    from minipaged import LLM
+
+    small = LLM(block_size=2, num_blocks=7, dtype="float64")
+    prompts = [[1, 2, 3], [4, 5, 6, 7, 8], [9, 10]]
+    expected = [each.outputs[0].token_ids for each in small.generate(prompts, params(max_tokens=3))]
+    number, interrupted = 0, True
+    while interrupted:
+        number += 13
+        try:
+            interrupt_at(number, lambda: small.generate(prompts, params(max_tokens=3)))
+            interrupted = False
+        except KeyboardInterrupt:
+            assert not small.engine.has_unfinished()
+            assert small.engine.memory.allocator.num_free == 7
+            assert [each.outputs[0].token_ids for each in small.generate(prompts, params(max_tokens=3))] == expected
+    assert number > 500
+
+
+def test_a_batch_number_by_number():
+    import torch
+    from harness import request, scheduler
+
+    from minipaged.serving.batch import Batch
+
+    made = scheduler(8, 4, max_num_batched_tokens=9)
+    made.memory.allocator.allocate(2)
+    for name, num_tokens in (("A", 3), ("B", 7)):
+        made.add(request(name, num_tokens, 5))
+    batch = Batch.build(made.schedule(), made.memory)
+    assert batch.token_ids.tolist() == batch.positions.tolist() == [0, 1, 2, 0, 1, 2, 3, 4, 5]
+    assert batch.slot_mapping.tolist() == [8, 9, 10, 12, 13, 14, 15, 16, 17]
+    assert batch.block_tables.tolist() == [[2, -1], [3, 4]]
+    assert (batch.seq_lens.tolist(), batch.query_start_loc.tolist(), batch.logit_rows.tolist()) == (
+        [3, 6],
+        [0, 3, 9],
+        [2],
+    )
+    assert all(column.dtype == torch.int32 for column in vars(batch).values())
+
+
+def test_the_poison_is_there(engine):
+    """A test of the tests: what was released, and the unwritten slots of what was handed out, are NaN."""
+    for tensor in engine.cache.tensors:
+        tensor.zero_()
+    engine.add([1] * 6, params(max_tokens=1))
+    engine.step()
+    unwritten = 2 * 2 * 8  # two slots of the second block, two heads of eight
+    assert [int(tensor.isnan().sum()) for tensor in engine.cache.tensors] == [unwritten] * 4
+    engine.step()  # nobody is left; the two blocks were given back
+    assert all(tensor[:2].isnan().all() and not tensor[2:].isnan().any() for tensor in engine.cache.tensors)
+
+
+def test_what_the_caller_does_afterwards_changes_nothing(engine):
+    token_ids = [1, 2, 3]
+    engine.add(token_ids, params(seed=0))
+    assert engine.scheduler.waiting[-1].seed == 0
+    token_ids += [7] * 5
+    [output] = [output for _ in range(5) for output in engine.step().outputs]
+    assert (output.prompt_token_ids, len(output.outputs[0].token_ids)) == ([1, 2, 3], 5)
+
+
+def test_wrong_params_are_refused(engine):
+    for wrong in ({}, [], type(params())):
+        with pytest.raises(ValueError, match="must be a SamplingParams"):
+            engine.add([1], wrong)
+
+
+def test_a_cache_of_another_size_is_refused(engine):
+    from harness import scheduler
+
+    from minipaged.serving.engine import Engine
+
+    with pytest.raises(ValueError, match=r"16 blocks of 4 .* 8 blocks of 4"):
+        Engine(engine.model, None, engine.cache, scheduler(8, 4))
 
 
 def test_a_step_that_breaks_off_can_be_taken_again(engine):

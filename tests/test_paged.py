@@ -1,5 +1,7 @@
 """PagedMemory: the verbs, all or nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from minipaged.events import BlocksReleased, BlocksTaken
@@ -118,10 +120,13 @@ def test_grow_serves_all_or_none():
         (lambda memory: memory.admit("A", [1]), "'A'"),
         (lambda memory: memory.admit("C", []), "'C'"),
         (lambda memory: memory.grow([("A", 1), ("B", 1)]), "'B'"),
-        (lambda memory: memory.grow([("A", 0)]), "0"),
+        (lambda memory: memory.grow([("A", 0)]), "num_new_tokens=0"),
+        (lambda memory: memory.grow([("A", 5.0)]), "num_new_tokens=5.0"),
+        (lambda memory: memory.admit("C", [1] * 100, extra_blocks=-100), "extra_blocks=-100"),
         (lambda memory: memory.grow([("A", 1), ("A", 1)]), "only once"),
-        (lambda memory: memory.grow([("A", -3)]), "-3"),
+        (lambda memory: memory.grow([("A", -3)]), "num_new_tokens=-3"),
         (lambda memory: memory.commit("A", [1, 2, 3], 4), "4 tokens"),
+        (lambda memory: memory.commit("A", [1, 2, 3], 2), "2 tokens computed, but 3"),
         (lambda memory: memory.release("B"), "'B'"),
         (lambda memory: memory.table("B"), "'B'"),
     ],
@@ -153,6 +158,24 @@ def test_the_last_token_needs_no_slot():
     assert not memory.fits_ever(num_prompt_tokens=8, max_tokens=10)
     assert memory.fits_ever(num_prompt_tokens=16, max_tokens=1)
     assert not memory.fits_ever(num_prompt_tokens=17, max_tokens=1)
+
+
+def test_full_blocks_of_a_prompt_are_counted_once_for_n_samples():
+    memory = PagedMemory(9, 4)
+    assert [memory.blocks_at_most(10, 3, n) for n in (1, 2, 4)] == [3, 4, 6]
+    assert memory.blocks_at_most(8, 2, 4) == 6
+    assert memory.blocks_at_most(10, 1, 4) == 3
+    assert memory.fits_ever(10, 3, 7)
+    assert not memory.fits_ever(10, 3, 8)
+
+
+def test_a_cleared_memory_is_a_fresh_one():
+    memory = PagedMemory(6, 4, free_order=[3, 1])
+    admit(memory, "A", 9)
+    memory.clear()
+    check(memory)
+    assert memory.sequences() == []
+    assert memory.allocator.free_order() == [3, 1, 0, 2, 4, 5]
 
 
 def test_usage_tells_tail_waste():
@@ -209,6 +232,45 @@ class TestCheck:
         check(memory)
         damage(memory)
         with pytest.raises(BrokenInvariant):
+            check(memory)
+
+    @pytest.mark.parametrize(
+        "queue, num_free, message",
+        [
+            ([3, 4, 5, 0], 4, "block 0 has 1 owners and is in the free queue"),
+            ([3, 4, 5, 5], 4, "twice in the free queue"),
+            ([3, 4], 2, "block 5 has 0 owners and is not in the free queue"),
+            ([3, 4, 5], 4, "num_free is 4"),
+        ],
+    )
+    def test_an_allocator_that_lies_is_seen(self, memory, queue, num_free, message):
+        class Lying:
+            ref_count = memory.allocator.ref_count
+
+            def free_order(self):
+                return queue
+
+        memory.allocator = Lying()
+        memory.allocator.num_free = num_free
+        with pytest.raises(BrokenInvariant, match=message):
+            check(memory)
+
+    def test_a_usage_that_does_not_add_up_is_seen(self, memory):
+        true = memory.usage()
+        for false in (replace(true, used_slots=99), replace(true, allocated_slots=16), replace(true, cached_slots=20)):
+            memory.usage = lambda false=false: false
+            with pytest.raises(BrokenInvariant, match=r"usage|tables"):
+                check(memory)
+
+    def test_a_table_with_a_wrong_block_is_seen(self, memory):
+        memory.table("A").blocks[1] = 0
+        memory.allocator.share([0])
+        memory.allocator.release([1])
+        with pytest.raises(BrokenInvariant, match="twice in its table"):
+            check(memory)
+        memory.table("A").blocks[1] = 99
+        memory.allocator.release([0])
+        with pytest.raises(BrokenInvariant, match="isn't in the pool"):
             check(memory)
 
     def test_a_slot_that_another_sequence_wrote_is_seen(self, memory):

@@ -78,6 +78,28 @@ def test_a_tiny_temperature_is_greedy_and_never_overflows():
     logits = torch.tensor([[50.0, 100.0, 99.0]])
     for temperature in (1e-3, 1e-30, 1e-300):
         assert sampler.choose(plan_of(SamplingParams(temperature=temperature)), logits)[0].token == 1
+    both = plan_of(*[SamplingParams(temperature=1e-308)] * 2)
+    rows = torch.tensor([[50.0, 100.0], [1.0, 0.0]])
+    assert [each.token for each in sampler.choose(both, rows)] == [1, 0]
+
+
+def test_a_low_temperature_still_draws():
+    import torch
+
+    from minipaged.serving import sampler
+
+    plan = plan_of(*[SamplingParams(temperature=0.3)] * 200)
+    assert {each.token for each in sampler.choose(plan, torch.tensor([[0.0, 0.1]]).expand(200, 2))} == {0, 1}
+
+
+def test_the_largest_number_draws_a_token_that_exists():
+    import torch
+
+    from minipaged.serving.sampler import draw
+
+    torch.manual_seed(0)
+    uniforms = torch.full((50,), 1 - 2**-53, dtype=torch.float64)
+    assert draw(torch.randn(50, 3000), torch.ones(50), uniforms).max() < 3000
 
 
 def test_nan_is_never_a_token():
@@ -101,9 +123,20 @@ def test_an_impossible_token_is_never_drawn():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"max_tokens": 0}]
+    "wrong",
+    [
+        {"temperature": -0.1},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"max_tokens": 0},
+        {"max_tokens": 2.5},
+        {"max_tokens": float("nan")},
+        {"seed": 1.5},
+        {"seed": "x"},
+        {"seed": -1},
+    ],
 )
 def test_wrong_parameters_are_named(wrong):
     [(name, value)] = wrong.items()
-    with pytest.raises(ValueError, match=f"{name}={value}"):
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
         SamplingParams(**wrong)

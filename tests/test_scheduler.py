@@ -7,7 +7,7 @@ import sys
 import pytest
 from harness import Drive, check_scheduler, request, scheduler
 
-from minipaged.events import Admitted, KeptWaiting, Preempted, Refused
+from minipaged.events import Admitted, Arrived, BlocksTaken, KeptWaiting, Preempted, Refused, Sampled, Scheduled
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import Status
 
@@ -79,12 +79,13 @@ def test_e6_the_newest_yields_and_nobody_enters_in_that_step():
     made.add(request("C", 1, max_tokens=2))
     assert names(made.running) == ["A", "B"]
     made.log.clear()
-    assert drive.step() == {"A": 1}  # A needs a third block: B, the newest, yields; C could enter and may not
+    assert drive.step() == {"A": 1}  # A needs a third block: B, the newest, yields, and nobody enters
     assert (names(made.running), names(made.waiting)) == (["A"], ["B", "C"])
     assert made.waiting[0].status is Status.PREEMPTED
     assert Preempted("B", "A", 8) in made.log
     assert KeptWaiting("B", "preemption", 0, 1) in made.log
     assert not any(isinstance(event, Admitted) for event in made.log)
+    assert sum(isinstance(event, KeptWaiting) for event in made.log) == 1
     drive.run()
     assert made.memory.allocator.num_free == 4
 
@@ -128,7 +129,7 @@ def test_e8_what_can_never_fit_is_refused_and_the_rest_completes(num_tokens, fit
     if fits:
         made.add(huge)
     else:
-        with pytest.raises(ValueError, match=rf"'A' can never fit.*{num_tokens}.*max_tokens=4.* the pool has 4"):
+        with pytest.raises(ValueError, match=rf"can never fit.*{num_tokens}.*max_tokens=4.* the pool has 4"):
             made.add(huge)
         assert any(isinstance(event, Refused) for event in made.log)
         assert not made.waiting
@@ -191,6 +192,35 @@ def test_e16_an_abort_gives_back_exactly_what_the_request_held(state):
     assert made.memory.allocator.num_free == 6
 
 
+def test_what_is_finished_has_nothing_computed():
+    made = scheduler(8, 4)
+    for name, max_tokens in (("A", 2), ("B", 20)):
+        made.add(request(name, 5, max_tokens))
+    a, b = made.waiting
+    drive = Drive(made)
+    drive.step()
+    drive.step()
+    made.abort(b)
+    for each in (a, b):
+        assert (each.status, each.sequences[0].num_computed_tokens) == (Status.FINISHED, 0)
+
+
+def test_the_events_of_a_first_step():
+    made = scheduler(8, 4, max_num_seqs=1)
+    for name in "AB":
+        made.add(request(name, 5, 6))
+    Drive(made).step()
+    assert made.log == [
+        Arrived("A", 5, 6),
+        Arrived("B", 5, 6),
+        Admitted("A", 5, 0, 2, 8),
+        BlocksTaken("A", 0, False, (0, 1), 6),
+        Scheduled("A", 0, 5, 5, 5),
+        KeptWaiting("B", "max_num_seqs", 0, 6),
+        Sampled("A", 7, 5),
+    ]
+
+
 def test_e17_never_more_than_max_num_seqs():
     made = scheduler(100, 4, max_num_seqs=2)
     for name, max_tokens in zip("ABCD", (3, 6, 2, 2)):
@@ -217,6 +247,9 @@ def test_e18_a_single_token_needs_no_slot_of_its_own(block_size, num_blocks_of_p
         ({"max_num_seqs": 0}, "max_num_seqs=0"),
         ({"max_num_seqs": 8, "max_num_batched_tokens": 7}, "max_num_batched_tokens=7.*max_num_seqs=8"),
         ({"max_num_seqs": 1, "max_num_batched_tokens": 0}, "max_num_batched_tokens=0"),
+        ({"max_num_seqs": 2.5}, "max_num_seqs=2.5"),
+        ({"max_num_seqs": float("nan")}, "max_num_seqs=nan"),
+        ({"max_num_seqs": 4, "max_num_batched_tokens": 20.5}, "max_num_batched_tokens=20.5"),
     ],
 )
 def test_a_scheduler_that_cannot_be(options, message):

@@ -6,6 +6,8 @@ or how large it is. Lesson 03 builds it.
 
 from collections import Counter, OrderedDict
 
+from minipaged.arguments import whole
+
 
 class OutOfBlocks(Exception):
     """More blocks were asked for than are free. Nothing was changed."""
@@ -28,8 +30,7 @@ class FreeQueue:
 
     def pop_front(self, n=1):
         """Take the first n ids. Raises ValueError for n < 0 and OutOfBlocks if fewer than n are there."""
-        if n < 0:
-            raise ValueError(f"can't take {n} blocks: the number must be 0 or more")
+        n = whole("n", n, least=0)
         if n > len(self._ids):
             raise OutOfBlocks(f"{n} blocks asked for, {len(self._ids)} free")
         return [self._ids.popitem(last=False)[0] for _ in range(n)]
@@ -67,14 +68,13 @@ class BlockAllocator:
     """
 
     def __init__(self, num_blocks, free_order=None):
-        if num_blocks < 1:
-            raise ValueError(f"num_blocks={num_blocks}: a pool needs at least 1 block")
-        order = list(free_order or ())
-        if len(set(order)) != len(order) or not set(order) <= set(range(num_blocks)):
-            raise ValueError(f"free_order={order}: ids must be distinct and between 0 and {num_blocks - 1}")
+        num_blocks = whole("num_blocks", num_blocks, least=1)
+        first = [whole("an id in free_order", block, least=0) for block in free_order or ()]
+        if len(set(first)) < len(first) or max(first, default=0) >= num_blocks:
+            raise ValueError(f"free_order={first}: ids must be distinct and between 0 and {num_blocks - 1}")
         self.num_blocks = num_blocks
         self._ref_counts = [0] * num_blocks
-        self._free = FreeQueue([*order, *sorted(set(range(num_blocks)) - set(order))])
+        self._free = FreeQueue([*first, *range(num_blocks)])  # an id that is there already keeps its place
 
     def allocate(self, n=1):
         """Take n blocks from the front of the free queue; each has one owner then. Returns their ids.
@@ -97,16 +97,18 @@ class BlockAllocator:
         Raises DoubleFree if an id is given more often than it has owners, and ValueError for an id that isn't in the
         pool, with nothing changed.
         """
+        ids = list(ids)
         for block, times in Counter(ids).items():
             if times > self.ref_count(block):
                 raise DoubleFree(f"block {block} released {times} times, it has {self.ref_count(block)} owners")
+        kept = {block for block in ids if block in keep}  # asked first: a wrong `keep` raises with nothing changed
         freed = []
         for block in reversed(ids):
             self._ref_counts[block] -= 1
             if self._ref_counts[block] == 0:
                 freed.append(block)
-        self._free.push_front([block for block in freed if block not in keep])
-        self._free.push_back([block for block in freed if block in keep])
+        self._free.push_front([block for block in freed if block not in kept])
+        self._free.push_back([block for block in freed if block in kept])
         return freed
 
     def share(self, ids):
@@ -114,6 +116,7 @@ class BlockAllocator:
 
         Raises ValueError for an id that isn't in the pool, with nothing changed.
         """
+        ids = list(ids)
         for block in ids:
             self.ref_count(block)  # a wrong id raises before anything is changed
         for block in ids:

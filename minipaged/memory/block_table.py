@@ -3,6 +3,8 @@
 The table only remembers and translates. It never allocates or frees a block; PagedMemory does. Lesson 04 builds it.
 """
 
+from minipaged.arguments import whole
+
 
 def blocks_for(num_tokens, block_size):
     """How many blocks hold num_tokens tokens: the quotient rounded up (// rounds down, so negate twice)."""
@@ -18,9 +20,7 @@ class BlockTable:
     """
 
     def __init__(self, block_size):
-        if block_size < 1:
-            raise ValueError(f"block_size={block_size}: a block needs at least 1 slot")
-        self.block_size = block_size
+        self.block_size = whole("block_size", block_size, least=1)
         self.blocks = []
         self.num_tokens = 0
 

@@ -7,6 +7,7 @@ touches K or V: the memory says which slot, the cache holds the bytes.
 
 from dataclasses import dataclass
 
+from minipaged.arguments import whole
 from minipaged.events import BlocksReleased, BlocksTaken
 from minipaged.memory.allocator import BlockAllocator
 from minipaged.memory.block_table import BlockTable, blocks_for
@@ -34,12 +35,17 @@ class PagedMemory:
             raise ValueError("prefix_caching=True: this memory has no prefix cache; only False is allowed")
         if num_host_blocks:
             raise ValueError(f"num_host_blocks={num_host_blocks}: this memory has no host pool; only 0 is allowed")
-        self._tables = {}
-        BlockTable(block_size)  # refuses a wrong block_size now rather than at the first sequence
-        self.num_blocks, self.block_size = num_blocks, block_size
-        self.allocator = BlockAllocator(num_blocks, free_order)
+        self.block_size = whole("block_size", block_size, least=1)
+        self.num_blocks = whole("num_blocks", num_blocks, least=1)
+        self._free_order = free_order
         self.prefix_cache = self.host = None  # there are none yet
         self.log = None
+        self.clear()
+
+    def clear(self):
+        """Forget every sequence: a fresh pool. It holds even where a call was interrupted halfway."""
+        self._tables = {}
+        self.allocator = BlockAllocator(self.num_blocks, self._free_order)
         self._handed_out, self._released = set(), set()
 
     def fits_ever(self, num_prompt_tokens, max_tokens, n=1):
@@ -72,6 +78,7 @@ class PagedMemory:
             raise ValueError(f"sequence {seq_id!r} is in this memory already")
         if not token_ids:
             raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
+        extra_blocks = whole("extra_blocks", extra_blocks, least=0)
         table = BlockTable(self.block_size)
         if table.blocks_needed(len(token_ids)) + extra_blocks > self.allocator.num_free:
             return None
@@ -90,8 +97,7 @@ class PagedMemory:
         needed = []
         for seq_id, num_new_tokens in requests:
             table = self.table(seq_id)
-            if num_new_tokens < 1:
-                raise ValueError(f"sequence {seq_id!r} can't grow by {num_new_tokens} tokens: at least 1 is needed")
+            num_new_tokens = whole("num_new_tokens", num_new_tokens, least=1)
             needed.append((seq_id, table, num_new_tokens, table.blocks_needed(table.num_tokens + num_new_tokens)))
         if sum(num_blocks for *_, num_blocks in needed) > self.allocator.num_free:
             return None

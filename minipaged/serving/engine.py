@@ -36,9 +36,15 @@ class Engine:
     def __init__(self, model, tokenizer, cache, scheduler, seed=0, events=True):
         self.model, self.tokenizer, self.cache, self.scheduler = model, tokenizer, cache, scheduler
         self.memory = scheduler.memory
+        if (cache.num_blocks, cache.block_size) != (self.memory.num_blocks, self.memory.block_size):
+            raise ValueError(
+                f"a cache of {cache.num_blocks} blocks of {cache.block_size} for a memory of {self.memory.num_blocks} "
+                f"blocks of {self.memory.block_size}: they must be the same"
+            )
         self.max_model_len, self.vocab_size = model.config.max_model_len, model.config.vocab_size
         self.log = scheduler.log = self.memory.log = [] if events else None
         self._requests = {}  # the unfinished ones, by request_id
+        self._names = map(str, count())  # for requests that come without one
         self._num_added = 0
         self._seed = seed
 
@@ -48,35 +54,40 @@ class Engine:
         Raises ValueError, with nothing added, for a wrong prompt and for what can never run: a prompt that fills the
         context, or more tokens than the pool can hold.
         """
-        params = params or SamplingParams()
         if request_id is None:
-            request_id = self._free_name()
+            request_id = next(name for name in self._names if name not in self._requests)
         if request_id in self._requests:
             raise ValueError(f"request_id={request_id!r} is in use by an unfinished request")
-        token_ids = self.encode(prompt)
-        num_left = self.max_model_len - len(token_ids)
-        if num_left <= 0:
-            if self.log is not None:
-                facts = (len(token_ids), params.max_tokens, "context", len(token_ids) + 1, self.max_model_len)
-                self.log.append(Refused(request_id, *facts))
-            raise ValueError(
-                f"request {request_id!r} has a prompt of {len(token_ids)} tokens: at most {self.max_model_len - 1} "
-                f"leave room for an answer in the model's context of {self.max_model_len}"
-            )
-        max_tokens = min(params.max_tokens, num_left)
-        text = prompt if isinstance(prompt, str) else None
-        seed = params.seed
-        if seed is None:
-            seed = random.Random(f"{self._seed}/{self._num_added}").getrandbits(63)
-        request = Request(request_id, text, token_ids, params, max_tokens, seed)
+        request = self._request(prompt, params, request_id, self.log)
         self.scheduler.add(request)
         self._requests[request_id] = request
         self._num_added += 1
         return request_id
 
-    def _free_name(self):
-        """The number of requests added so far, or the next one that no unfinished request has as its name."""
-        return next(name for name in map(str, count(self._num_added)) if name not in self._requests)
+    def check(self, prompt, params=None):
+        """Raise the ValueError that `add` would raise for a wrong prompt or one that can never run, and add nothing."""
+        self.scheduler.check(self._request(prompt, params, "", log=None))
+
+    def _request(self, prompt, params, request_id, log):
+        """The Request that a prompt stands for. Where the prompt fills the context, ValueError is raised and noted."""
+        params = SamplingParams() if params is None else params
+        if not isinstance(params, SamplingParams):
+            raise ValueError(f"params={params!r}: must be a SamplingParams")
+        token_ids = self.encode(prompt)
+        num_left = self.max_model_len - len(token_ids)
+        if num_left <= 0:
+            if log is not None:
+                facts = (len(token_ids), params.max_tokens, "context", len(token_ids) + 1, self.max_model_len)
+                log.append(Refused(request_id, *facts))
+            raise ValueError(
+                f"the prompt has {len(token_ids)} tokens: at most {self.max_model_len - 1} leave room for an answer "
+                f"in the model's context of {self.max_model_len}"
+            )
+        seed = params.seed
+        if seed is None:
+            seed = random.Random(f"{self._seed}/{self._num_added}").getrandbits(63)
+        text = prompt if isinstance(prompt, str) else None
+        return Request(request_id, text, token_ids, params, min(params.max_tokens, num_left), seed)
 
     def encode(self, prompt):
         """A text or a list of token ids -> a list of token ids. Raises ValueError if it is empty or out of range."""
@@ -99,22 +110,23 @@ class Engine:
 
         Raises whatever the model raises; the step is undone then, and can be taken again.
         """
-        plan = self.scheduler.schedule()
         try:
+            plan = self.scheduler.schedule()
             self.cache.apply(plan)
             if not plan.rows:
                 return StepResult(plan, self._take_events(), [])
             batch = Batch.build(plan, self.memory)
             logits = self.model(batch, self.cache)
             continuations = sampler.choose(plan, logits)
-        except BaseException:  # an error, or Ctrl-C while the model computes: nothing of this step counts
-            self.scheduler.give_up_step()
+        except BaseException:  # an error, or Ctrl-C: nothing of this step counts
+            self.scheduler.start_over(self._requests.values())
             raise
         eos_token_id = self.tokenizer.eos_token_id if self.tokenizer else None
         reasons = [stopping.reason(each.parent, each.token, eos_token_id) for each in continuations]
         self.scheduler.commit(plan, continuations, reasons)
-        finished = [each.parent.request.request_id for each, reason in zip(continuations, reasons) if reason]
-        outputs = [RequestOutput.of(self._requests.pop(request_id), self.tokenizer) for request_id in finished]
+        names = [each.parent.request.request_id for each, reason in zip(continuations, reasons) if reason]
+        finished = [self._requests.pop(name) for name in names]
+        outputs = [RequestOutput.of(request, self.tokenizer) for request in finished]
         return StepResult(plan, self._take_events(), outputs)
 
     def _take_events(self):
@@ -130,6 +142,11 @@ class Engine:
         if request is not None:
             self.scheduler.abort(request)
         return request is not None
+
+    def clear(self):
+        """Take all requests away. It holds even where a step was interrupted halfway."""
+        self._requests.clear()
+        self.scheduler.start_over([])
 
     def has_unfinished(self):
         return bool(self._requests)

@@ -2,6 +2,7 @@
 
 import torch
 
+from minipaged.arguments import whole
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
@@ -47,22 +48,21 @@ class LLM:
         if max_num_batched_tokens is None:
             max_num_batched_tokens = max(512, max_num_seqs)
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
-        if num_threads < 1:
-            raise ValueError(f"num_threads={num_threads}: must be at least 1")
-        torch.set_num_threads(num_threads)
+        num_threads = whole("num_threads", num_threads, least=1)
         with torch.inference_mode():  # weights made in it are a little faster to use
             model, tokenizer = load(model, dtype, attention)
         config = model.config
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         cache = KVCache(*shape, dtype=dtype, poison=poison)
+        torch.set_num_threads(num_threads)
         self.engine = Engine(model, tokenizer, cache, scheduler, seed, events)
 
     def generate(self, prompts, sampling_params=None):
         """Complete prompts: a text or a list of token ids, or a list of such. Returns a RequestOutput for each, in
         order.
 
-        sampling_params: one for all, or a list with one for each. Every prompt is looked at before the first
-        step: ValueError names the first one that can't run, and nothing is generated.
+        sampling_params: one for all, or a list with one for each. Every prompt is checked before the first
+        step: ValueError names the first one that can't run, by its number from 0, and nothing is generated.
         """
         if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
             prompts = [prompts]
@@ -73,15 +73,19 @@ class LLM:
             raise ValueError(f"{len(prompts)} prompts, {len(params)} SamplingParams: give one for all or one for each")
         if self.engine.has_unfinished():
             raise ValueError("the engine has unfinished requests that were added by hand: finish or abort them first")
-        request_ids, outputs = [], {}
+        for i, (prompt, each) in enumerate(zip(prompts, params)):
+            try:
+                self.engine.check(prompt, each)
+            except ValueError as error:
+                raise ValueError(f"prompt {i}: {error}") from None
+        outputs = {}
         try:
-            for prompt, each in zip(prompts, params):
-                request_ids.append(self.engine.add(prompt, each))
+            request_ids = [self.engine.add(prompt, each) for prompt, each in zip(prompts, params)]
             while self.engine.has_unfinished():
                 outputs.update((output.request_id, output) for output in self.engine.step().outputs)
-        finally:  # after an error or Ctrl-C nothing of this call is left behind
-            for request_id in request_ids:
-                self.engine.abort(request_id)
+        except BaseException:  # an error, or Ctrl-C: nothing of this call is left behind
+            self.engine.clear()
+            raise
         return [outputs[request_id] for request_id in request_ids]
 
 

@@ -8,6 +8,7 @@ prefill and decode phases. The scheduler decides with counts only; it never sees
 
 from collections import deque
 
+from minipaged.arguments import whole
 from minipaged.events import Aborted, Admitted, Arrived, Finished, KeptWaiting, Preempted, Refused, Sampled, Scheduled
 from minipaged.memory.block_table import blocks_for
 from minipaged.serving.plan import Plan, Row
@@ -23,9 +24,8 @@ class Scheduler:
     """
 
     def __init__(self, memory, max_num_seqs=64, max_num_batched_tokens=512):
-        if max_num_seqs < 1:
-            raise ValueError(f"max_num_seqs={max_num_seqs}: must be at least 1")
-        if max_num_batched_tokens < max_num_seqs:
+        whole("max_num_seqs", max_num_seqs, least=1)
+        if whole("max_num_batched_tokens", max_num_batched_tokens, least=0) < max_num_seqs:
             raise ValueError(
                 f"max_num_batched_tokens={max_num_batched_tokens}: must be at least max_num_seqs={max_num_seqs}, "
                 "so that every running sequence can get a token in every step"
@@ -37,16 +37,24 @@ class Scheduler:
 
     def add(self, request):
         """Put a request at the end of the queue. Raises ValueError, with nothing added, if it can never fit."""
+        facts = request.request_id, request.num_prompt_tokens, request.max_tokens
+        try:
+            self.check(request)
+        except ValueError:
+            self._note(Refused, *facts, "pool", self.memory.blocks_at_most(*facts[1:]), self.memory.num_blocks)
+            raise
+        self.waiting.append(request)
+        self._note(Arrived, *facts)
+
+    def check(self, request):
+        """Raise ValueError if a request can never fit: it would wait for ever, and everybody behind it."""
         num_prompt_tokens, max_tokens = request.num_prompt_tokens, request.max_tokens
         if not self.memory.fits_ever(num_prompt_tokens, max_tokens):
-            needed, allowed = self.memory.blocks_at_most(num_prompt_tokens, max_tokens), self.memory.num_blocks
-            self._note(Refused, request.request_id, num_prompt_tokens, max_tokens, "pool", needed, allowed)
             raise ValueError(
-                f"request {request.request_id!r} can never fit: {num_prompt_tokens} prompt tokens and max_tokens="
-                f"{max_tokens} need {needed} blocks of {self.memory.block_size}, the pool has {allowed}"
+                f"the request can never fit: {num_prompt_tokens} prompt tokens and max_tokens={max_tokens} need "
+                f"{self.memory.blocks_at_most(num_prompt_tokens, max_tokens)} blocks of {self.memory.block_size}, "
+                f"the pool has {self.memory.num_blocks}"
             )
-        self.waiting.append(request)
-        self._note(Arrived, request.request_id, num_prompt_tokens, max_tokens)
 
     def schedule(self):
         """Decide the next step and take the blocks for it. Returns a Plan, without rows if there is nothing to do."""
@@ -67,8 +75,8 @@ class Scheduler:
             budget -= num_tokens
             i += 1
 
-        # Who may enter: the waiting in order, none of them past the head. After a preemption nobody, or the room that
-        # was just made would go to the request that yielded it.
+        # Who may enter: the waiting in order, none of them past the head. After a preemption nobody: who just had to
+        # yield is the head, and must not be back in the same step.
         while self.waiting and not preempted and self._admit(self.waiting[0], budget):
             budget -= self._grant(plan, self.running[-1], budget)
         if preempted:
@@ -99,7 +107,7 @@ class Scheduler:
         """Let the head of the queue enter if budget, number of sequences and memory allow it."""
         sequence, num_free = request.sequences[0], self.memory.allocator.num_free
         needed = blocks_for(sequence.num_tokens, self.memory.block_size)
-        if len(self.running) == self.max_num_seqs:
+        if len(self.running) >= self.max_num_seqs:
             self._note(KeptWaiting, request.request_id, "max_num_seqs", 0, num_free)
             return False
         if budget == 0:
@@ -126,10 +134,19 @@ class Scheduler:
         request.status = Status.PREEMPTED
         self.waiting.appendleft(request)
 
-    def give_up_step(self):
-        """The step that was planned broke off. Whoever runs was in it: all yield and compute their tokens again."""
-        while self.running:
-            self._preempt(self.running.pop(), needed_by=None)
+    def start_over(self, requests):
+        """A step broke off, at whatever point: drop every table and queue these requests, all that are unfinished, in
+        the order of their arrival. Their tokens are kept, and computed again."""
+        self.memory.clear()
+        self.running.clear()
+        self.waiting.clear()
+        for request in requests:
+            sequence = request.sequences[0]
+            if request.status is Status.RUNNING:
+                self._note(Preempted, request.request_id, None, sequence.num_computed_tokens)
+                request.status = Status.PREEMPTED
+            sequence.num_computed_tokens = 0
+            self.waiting.append(request)
 
     def commit(self, plan, continuations, reasons):
         """Enter what a step computed: what is in the cache now, the new tokens, and who is finished.

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum
 
+from minipaged.arguments import whole
+
 
 class Status(str, Enum):
     """Where a request stands. Waiting and preempted requests share one queue."""
@@ -32,10 +34,11 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self):
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+        if not 0 <= self.temperature < math.inf:
             raise ValueError(f"temperature={self.temperature}: must be 0 (greedy) or a positive number")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens={self.max_tokens}: must be at least 1")
+        whole("max_tokens", self.max_tokens, least=1)
+        if self.seed is not None:
+            whole("seed", self.seed, least=0)
 
 
 @dataclass(eq=False)
