@@ -87,6 +87,7 @@ class Preempted:
     request: str
     needed_by: str | None  # who needed blocks (itself, if it was the newest); None: the step broke off
     num_computed_tokens: int  # how many tokens' K and V were dropped
+    num_free: int  # blocks, before the request gave up its own
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_e6_the_newest_yields_and_nobody_enters_in_that_step():
     assert drive.step() == {"A": 1}  # A needs a third block: B, the newest, yields, and nobody enters
     assert (names(made.running), names(made.waiting)) == (["A"], ["B", "C"])
     assert made.waiting[0].status is Status.PREEMPTED
-    assert Preempted("B", "A", 8) in made.log
+    assert Preempted("B", "A", 8, 0) in made.log
     assert KeptWaiting("B", "preemption", 0, 1) in made.log
     assert not any(isinstance(event, Admitted) for event in made.log)
     assert sum(isinstance(event, KeptWaiting) for event in made.log) == 1
@@ -98,7 +98,7 @@ def test_the_newest_yields_to_itself():
     drive.step()
     made.log.clear()
     assert drive.step() == {"A": 1}
-    assert Preempted("B", "B", 8) in made.log
+    assert Preempted("B", "B", 8, 0) in made.log
     drive.run()
 
 
@@ -118,7 +118,7 @@ def test_preempted_at_exactly_one_token_over_a_block():
     made.add(request("B", 4, max_tokens=5))
     drive = Drive(made)
     drive.run(limit=20)
-    assert Preempted("B", "B", 4) in made.log
+    assert Preempted("B", "B", 4, 0) in made.log
     assert made.memory.allocator.num_free == 3
 
 

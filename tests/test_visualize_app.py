@@ -30,14 +30,14 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal, as in any te
 sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parent)!r}]
 from test_visualize import MIXED, POOL, ModelFreeEngine, Run
 from visualize import app
+from visualize.signals import Signals
 app.STEP_SECONDS = app.LANDMARK_SECONDS = 0.15
 def load():
-    {{action}}
+    with signals.held():
+        {{action}}
     return Run(MIXED, ModelFreeEngine(**MIXED.settings | POOL))
-try:
+with Signals() as signals:
     app.watch(load, "a title")
-except KeyboardInterrupt:
-    sys.exit(130)
 """
 REAL = """
 import fcntl, runpy, termios
@@ -183,12 +183,50 @@ def test_ctrl_c():
         assert terminal.ends(130) and "Traceback" not in terminal.output
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("when", ["playing", "loading"])
-def test_sigterm(when):
-    with stub("__import__('time').sleep(60)" if when == "loading" else "pass") as terminal:
+def test_signals(when, number):
+    """While the model is loaded a signal waits, since an import must not be broken off; then the program ends."""
+    with stub("__import__('time').sleep(1)" if when == "loading" else "pass") as terminal:
         terminal.wait_for(when)
-        terminal.program.send_signal(signal.SIGTERM)
-        assert terminal.ends(128 + signal.SIGTERM) and "Traceback" not in terminal.output
+        terminal.program.send_signal(number)
+        assert terminal.ends(128 + number) and "Traceback" not in terminal.output
+
+
+def test_ctrl_z_is_no_key():
+    """A shell must not find itself on the alternate screen; the settings come back at the end (`ends` looks)."""
+    with stub() as terminal:
+        terminal.wait_for(" playing ")
+        terminal.press("\x1a")
+        terminal.press("p")
+        terminal.wait_for(" paused ")
+        terminal.press("q")
+        assert terminal.ends(0)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"COLUMNS": "0"}, {"COLUMNS": "²", "LINES": "7"}, {"FORCE_COLOR": ""}, {"TERM": "odd"}]
+)
+def test_an_odd_environment(odd):
+    with stub(**odd) as terminal:
+        terminal.wait_for(" playing ")
+        terminal.press("q")
+        assert terminal.ends(0)
+
+
+def test_what_begins_with_escape_is_one_key_to_its_end():
+    master, slave = os.openpty()
+    with os.fdopen(slave) as stream, Keys(stream) as keys:
+        os.write(master, b"\x1b[A \x1b[1;5C \x1bx\x1bOQq\x1b\x1b[C")
+        pressed = [keys.read(1) for _ in range(9)]
+        assert pressed == [None, " ", None, " ", None, None, "q", "escape", "right"]
+        os.write(master, b"  " + b"\x1bOQ" * 25)  # more than one read takes
+        assert {keys.read(0.1) for _ in range(27)} == {" ", None}
+        os.write(master, b"\x1b")
+        for i, part in enumerate((b"[", b"C"), start=1):
+            threading.Timer(0.01 * i, os.write, (master, part)).start()
+        assert keys.read(1) == "right"
+    os.close(master)
 
 
 def test_an_exception_is_shown_on_the_restored_screen():

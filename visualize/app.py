@@ -1,18 +1,15 @@
 """App: shows a run on a terminal and obeys its keys, or prints it frame by frame where there is no terminal.
 
-One thread does everything: it reads a key or waits, steps the engine, draws. However it ends, by a key, an exception,
-Ctrl-C or SIGTERM, the terminal is left as it was found.
+One thread does everything: it reads a key or waits, steps the engine, draws. However it ends, by a key, an exception
+or a signal (signals.py), the terminal is left as it was found.
 """
 
 import io
 import os
 import re
 import shutil
-import signal
 import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -21,7 +18,7 @@ from rich.text import Text
 from visualize.ink import UNICODE, ink_for
 from visualize.keys import Keys
 from visualize.lines import line
-from visualize.view import view
+from visualize.view import MIN_HEIGHT, view
 from visualize.why import LANDMARKS
 
 FRAME_SECONDS = 0.1  # no more than 10 frames a second
@@ -62,27 +59,32 @@ class Player:
         """What is shown now, as a rich Text."""
         return view(self.snapshot, self.previous, width, height, ink, title, footer)
 
-    def footer(self, ink):
+    def footer(self, ink, has_keys=True):
         """Where the player stands and which keys it obeys."""
         if self._run.is_over:
-            return line((" finished ", "reverse"), "  all requests are done    ", ("q", "bold"), " quit")
+            done = line((" finished ", "reverse"), "  all requests are done")
+            return line(done, "    ", ("q", "bold"), " quit") if has_keys else done
         state, other = (" playing ", "pause") if self.playing else (" paused ", "play")
+        if not has_keys:
+            return line((state, "reverse"))
         keys = (("space", "bold"), " or ", (ink.arrow, "bold"), " one step    ", ("p", "bold"), f" {other}    ")
         return line((state, "reverse"), "  ", *keys, ("q", "bold"), " quit")
 
 
 def watch(load, title, limit=None):
     """Run on the terminal until q, or until `limit` frames were shown. load() returns the run; it may take seconds."""
-    console = Console(highlight=False)
+    width, height = terminal_size()
+    console = Console(width=width, height=height, highlight=False, force_terminal=True, force_interactive=True)
     ink = ink_for(console.encoding)
     player = show(console, ink, load, title, limit)
     if limit and player.is_over:  # the alternate screen is gone; leave what was asked for
-        console.print(player.frame(console.width, console.height - 1, ink, title))
+        width, height = terminal_size()
+        console.print(player.frame(width, max(height - 1, MIN_HEIGHT), ink, title))
 
 
 def show(console, ink, load, title, limit):
     """The loop on the alternate screen. Returns the player, as it stood at the end."""
-    with sigterm_unwinds(), Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+    with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         live.update(Text(f"\n  {LOADING}{ink.ellipsis}"), refresh=True)
         player = Player(load(), limit)
         drawn_at, drawn = 0, None
@@ -90,9 +92,11 @@ def show(console, ink, load, title, limit):
             now = time.monotonic()
             if player.playing and now >= player.next_step:
                 player.step()
-            state = (console.size, player.snapshot.step, player.playing)
+            size = terminal_size()
+            state = (size, player.snapshot.step, player.playing)
             if state != drawn and now >= drawn_at + FRAME_SECONDS:
-                live.update(player.frame(*console.size, ink, title, player.footer(ink)), refresh=True)
+                console.size = size
+                live.update(player.frame(*size, ink, title, player.footer(ink, keys.available)), refresh=True)
                 drawn_at, drawn = now, state
             if player.is_over and state == drawn and (limit or not keys.available):
                 return player
@@ -110,18 +114,13 @@ def show(console, ink, load, title, limit):
                 player.next_step = now
 
 
-@contextmanager
-def sigterm_unwinds():
-    """Inside it, SIGTERM unwinds the stack like an exception, so that every `finally` runs."""
-
-    def unwind(number, frame):
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, unwind)
+def terminal_size():
+    """(columns, lines), asked of the terminal itself: COLUMNS and LINES, if set, don't follow a resize."""
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        columns, lines = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        columns = lines = 0
+    return columns or 80, lines or 24
 
 
 def print_frames(load, title, limit=None):
@@ -144,12 +143,16 @@ def print_json(load, limit=None):
 
 def save_svg(load, title, path, limit=None, width=140, height=40):
     """The last frame as a picture."""
+    with open(path, "w", encoding="utf-8") as file:  # first of all: a path that can't be written is told at once
+        file.write(svg_of(load, title, limit, width, height))
+
+
+def svg_of(load, title, limit, width, height):
     *_, player = frames(load(), limit)
     console = Console(record=True, width=width, height=height, file=io.StringIO(), force_terminal=True)
     console.print(player.frame(width, height, UNICODE, title, player.footer(UNICODE)))
     svg = console.export_svg(title="python -m visualize")
-    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # a picture that loads nothing from elsewhere
-    Path(path).write_text(svg, encoding="utf-8")
+    return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # a picture that loads nothing from elsewhere
 
 
 def frames(run, limit):
@@ -162,4 +165,4 @@ def frames(run, limit):
 
 
 def is_interactive():
-    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")

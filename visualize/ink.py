@@ -86,18 +86,18 @@ def clip(text, width, ink):
     if cell_len(text) <= width:
         return text
     kept = text
-    while cell_len(kept) > width - 1:
+    while kept and cell_len(kept) > width - 1:
         kept = kept[:-1]
-    return (kept + ink.ellipsis)[:width]
+    return (kept + ink.ellipsis)[: max(width, 0)]
 
 
 def clip_start(text, width, ink):
     """The end of a text in at most `width` cells, an ellipsis before it if something is cut off."""
     if cell_len(text) <= width:
         return text
-    while cell_len(text) > width - 1:
+    while text and cell_len(text) > width - 1:
         text = text[1:]
-    return (ink.ellipsis + text)[:width]
+    return (ink.ellipsis + text)[: max(width, 0)]
 
 
 def pad(text, width):

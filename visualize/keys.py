@@ -5,6 +5,7 @@ no terminal there are no keys, and reading only waits.
 """
 
 import os
+import re
 import sys
 import time
 
@@ -16,9 +17,10 @@ except ImportError:  # Windows
     termios = None
     import msvcrt
 
+ESCAPED = re.compile(rb"\x1b(\[[0-?]*[ -/]*[@-~]|O[ -~]|[^\x1b\[O])")  # a special key, or Alt with another key
 SEQUENCES = {b"\x1b[C": "right", b"\x1bOC": "right", b"\x1b[D": "left", b"\x1bOD": "left"}
 WINDOWS = {"M": "right", "K": "left"}
-ESCAPE_PAUSE = 0.02  # seconds in which the rest of an arrow key follows its Esc
+ESCAPE_PAUSE = 0.05  # seconds in which the rest of an arrow key follows its Esc
 
 
 class Keys:
@@ -35,6 +37,9 @@ class Keys:
         if self.available and termios:
             self._saved = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd, termios.TCSANOW)  # Ctrl-C keeps its meaning
+            settings = termios.tcgetattr(self._fd)
+            settings[6][termios.VSUSP] = b"\0"  # Ctrl-Z would leave a shell on this screen
+            termios.tcsetattr(self._fd, termios.TCSANOW, settings)
         return self
 
     def __exit__(self, *error):
@@ -50,8 +55,6 @@ class Keys:
             return self._read_windows(timeout)
         if not self._pending and not self._fill(timeout):
             return None
-        if self._pending == b"\x1b":
-            self._fill(ESCAPE_PAUSE)
         return self._next()
 
     def _fill(self, timeout):
@@ -66,15 +69,21 @@ class Keys:
 
     def _next(self):
         """Take one key from what was read."""
-        for sequence, name in SEQUENCES.items():
-            if self._pending.startswith(sequence):
-                self._pending = self._pending[len(sequence) :]
-                return name
-        if self._pending.startswith((b"\x1b[", b"\x1bO")):  # another special key: ignore all of it
-            self._pending = b""
-            return None
+        if self._pending.startswith(b"\x1b"):
+            return self._escaped()
         key, self._pending = self._pending[:1], self._pending[1:]
-        return "escape" if key == b"\x1b" else key.decode("ascii", "replace")
+        return key.decode("ascii", "replace")
+
+    def _escaped(self):
+        """Esc alone, or what begins with it, to its end; of that only arrows have a name here."""
+        while not (found := ESCAPED.match(self._pending)):
+            if self._pending.startswith(b"\x1b\x1b") or not self._fill(ESCAPE_PAUSE):
+                break
+        is_alone = self._pending[1:2] in (b"", b"\x1b")  # or before another Esc
+        unfinished = b"\x1b" if is_alone else self._pending
+        sequence = found[0] if found else unfinished
+        self._pending = self._pending[len(sequence) :]
+        return "escape" if sequence == b"\x1b" else SEQUENCES.get(sequence)
 
     def _read_windows(self, timeout):
         deadline = time.monotonic() + timeout

@@ -7,7 +7,7 @@ going forward or back, live or from a recording. What doesn't fit is counted ("+
 from rich.text import Text
 
 from visualize.ink import FREED, TAKEN, UNICODE, WRITTEN, clip, safe
-from visualize.lines import fit, heading, line, spread
+from visualize.lines import fit, heading, line
 from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_requests, draw_why
 from visualize.pool import draw_pool
 from visualize.scene import Scene
@@ -27,7 +27,8 @@ def view(snapshot, previous=None, width=120, height=36, ink=UNICODE, title="", f
         return too_small(width, height, ink)
     scene = Scene(snapshot, previous, ink)
     step = line(spent(snapshot) if width >= WIDE else "", (f"step {snapshot.step} ", "bold"))
-    lines = [spread(line(("minipaged", "bold"), f" {ink.dot} {safe(title, ink)}"), step, width, ink)]
+    name = fit(line(("minipaged", "bold"), f" {ink.dot} {safe(title, ink)}"), width - step.cell_len - 1, ink)
+    lines = [line(name, " ", step)]
     lines += draw_memory(scene, width, 1 if height < 20 else 2)
     if height >= SPACIOUS:
         lines = [lines[0], line(" " * width), *lines[1:], line(" " * width)]

@@ -83,9 +83,12 @@ def scheduled(e):
     if e.start + 1 == e.total > e.num_prompt_tokens:
         return f"{e.sequence} computes K and V of its newest token, {positions}"
     left = e.total - e.start - e.num_tokens
-    if e.total > e.num_prompt_tokens:
-        rest = f"{left:,} are left for later steps" if left else "it has caught up"
-        return f"{e.sequence} had to yield and computes K and V of {positions} again: {rest}"
+    if e.total > e.num_prompt_tokens:  # it had to yield; only its newest token was never computed before
+        again = f"{e.sequence} had to yield and computes K and V of position"
+        if left:
+            return f"{again}s {span(e.start, e.num_tokens)} again: {left:,} are left for later steps"
+        old = e.num_tokens - 1
+        return f"{again}{'s' * (old > 1)} {span(e.start, old)} again, and of its newest token, position {e.total - 1}"
     if e.num_tokens == e.total:
         return f"{e.sequence} reads its whole prompt: K and V of {count(e.total, 'token')}"
     rest = f"{left:,} are left for later steps" if left else "the prompt is complete"
@@ -114,7 +117,8 @@ def blocks_released(e):
 
 def preempted(e):
     needs = "it needs" if e.needed_by == e.request else f"{e.needed_by} needs"
-    cause = "the step broke off" if e.needed_by is None else f"{needs} a block and none is free"
+    what = f"more blocks than the {e.num_free:,} that are free" if e.num_free else "a block and none is free"
+    cause = "the step broke off" if e.needed_by is None else f"{needs} {what}"
     return (
         f"{e.request} yields: {cause}; its blocks are dropped, its tokens kept, "
         f"and K and V of {e.num_computed_tokens:,} of them computed again later"

@@ -128,7 +128,8 @@ class Scheduler:
     def _preempt(self, request, needed_by):
         """By recompute: drop the blocks, keep the tokens. The request goes back to the front of the queue."""
         sequence = request.sequences[0]
-        self._note(Preempted, request.request_id, needed_by, sequence.num_computed_tokens)
+        num_free = self.memory.allocator.num_free
+        self._note(Preempted, request.request_id, needed_by, sequence.num_computed_tokens, num_free)
         self.memory.release(sequence.name)
         sequence.num_computed_tokens = 0
         request.status = Status.PREEMPTED
@@ -137,13 +138,14 @@ class Scheduler:
     def start_over(self, requests):
         """A step broke off, at whatever point: drop every table and queue these requests, all that are unfinished, in
         the order of their arrival. Their tokens are kept, and computed again."""
+        num_free = self.memory.allocator.num_free
         self.memory.clear()
         self.running.clear()
         self.waiting.clear()
         for request in requests:
             sequence = request.sequences[0]
             if request.status is Status.RUNNING:
-                self._note(Preempted, request.request_id, None, sequence.num_computed_tokens)
+                self._note(Preempted, request.request_id, None, sequence.num_computed_tokens, num_free)
                 request.status = Status.PREEMPTED
             sequence.num_computed_tokens = 0
             self.waiting.append(request)
