@@ -148,6 +148,14 @@ def test_a_wrong_prompt_is_refused_and_the_others_go_on(engine, prompt, message)
     engine.demand_equals_dense()
 
 
+def test_e18_an_empty_prompt_and_no_tokens_to_generate(engine):
+    with pytest.raises(ValueError, match="empty"):
+        engine.add([], params())
+    with pytest.raises(ValueError, match="max_tokens=0"):
+        params(max_tokens=0)
+    assert not engine.has_unfinished()
+
+
 def test_a_refusal_is_told(engine):
     for prompt in ([1] * 2000, [1] * 64):
         with pytest.raises(ValueError):

@@ -1,0 +1,123 @@
+"""What holds after every step of any workload, each counted out anew instead of asking check(). Named by number."""
+
+import random
+from collections import Counter
+
+import pytest
+from harness import Drive, request, scheduler
+
+
+def random_drive(seed):
+    """Yields a scheduler after every step of a random workload under pressure."""
+    rng = random.Random(seed)
+    block_size = rng.choice([1, 2, 3, 4, 16])
+    made = scheduler(-(-60 // block_size), block_size, max_num_seqs=5, max_num_batched_tokens=5 + rng.randint(0, 20))
+    for i in range(8):
+        made.add(request(f"R{i}", rng.randint(1, 30), rng.randint(1, 25)))
+    drive = Drive(made)
+    while made.running or made.waiting:
+        drive.step()
+        yield made
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_p1_free_and_in_use_make_up_the_pool(seed):
+    for made in random_drive(seed):
+        memory, allocator = made.memory, made.memory.allocator
+        free = allocator.free_order()
+        owners = Counter(block for name in memory.sequences() for block in memory.table(name).blocks)
+        assert len(set(free)) == len(free) == allocator.num_free
+        assert set(free).isdisjoint(owners)
+        assert set(free) | set(owners) == set(range(memory.num_blocks))
+        assert all(allocator.ref_count(block) == owners[block] for block in range(memory.num_blocks))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_p4_a_table_has_the_blocks_that_its_computed_tokens_fill(seed):
+    for made in random_drive(seed):
+        for each in made.running:
+            [sequence] = each.sequences
+            computed, block_size = sequence.num_computed_tokens, made.memory.block_size
+            blocks = made.memory.table(sequence.name).blocks
+            assert (len(blocks) - 1) * block_size < computed <= len(blocks) * block_size
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_p8_everything_released_leaves_every_block_free(seed):
+    *_, made = random_drive(seed)
+    assert made.memory.allocator.num_free == made.memory.num_blocks
+    assert made.memory.usage().used_slots == made.memory.usage().allocated_slots == 0
+
+
+def keys_and_values(model, token_ids):
+    """K and V of every layer, computed densely: a list of pairs of [num_tokens, num_kv_heads, head_dim]."""
+    import torch
+    import torch.nn.functional as F
+
+    found = []
+
+    def attend(q, k, v):
+        found.append((k, v))
+        heads_first = [x.transpose(0, 1) for x in (q, k, v)]
+        out = F.scaled_dot_product_attention(*heads_first, is_causal=True, scale=model.scale, enable_gqa=True)
+        return out.transpose(0, 1)
+
+    model.hidden(torch.tensor(token_ids), torch.arange(len(token_ids)), [attend] * model.config.num_layers)
+    return found
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 4])
+def test_p5_the_slots_of_a_table_hold_its_tokens(block_size):
+    """K and V found through a table are those of the sequence's tokens, at every layer, after every step."""
+    import torch
+    from oracle import CheckedEngine, random_model
+
+    from minipaged.serving.sequence import SamplingParams
+
+    engine = CheckedEngine(random_model(), -(-44 // block_size), block_size, max_num_seqs=4, max_num_batched_tokens=9)
+    for i in range(5):
+        engine.add([7 * i + j for j in range(3 + 4 * i)], SamplingParams(seed=i, max_tokens=12))
+    with torch.inference_mode():
+        while engine.has_unfinished():
+            engine.step()
+            for each in engine.scheduler.running:
+                [sequence] = each.sequences
+                token_ids = sequence.token_ids[: sequence.num_computed_tokens]
+                slots = engine.memory.table(sequence.name).slots(0, len(token_ids))
+                for layer, (k, v) in enumerate(keys_and_values(engine.model.model, token_ids)):
+                    assert (engine.cache.k[layer].flatten(0, 1)[slots] - k).abs().max() <= 1e-9
+                    assert (engine.cache.v[layer].flatten(0, 1)[slots] - v).abs().max() <= 1e-9
+
+
+def greedy_outputs(prompts, num_blocks, block_size, max_num_seqs=8, budget=64, preempt=0.0):
+    """Run prompts greedily, the newest running request being preempted at random steps. Returns their tokens."""
+    from oracle import CheckedEngine, random_model
+
+    from minipaged.serving.sequence import SamplingParams
+
+    engine = CheckedEngine(random_model(), num_blocks, block_size, max_num_seqs, budget)
+    names = [engine.add(prompt, SamplingParams(temperature=0, max_tokens=14)) for prompt in prompts]
+    outputs, rng = {}, random.Random(0)
+    while engine.has_unfinished():
+        outputs.update((each.request_id, each.outputs[0].token_ids) for each in engine.step().outputs)
+        if engine.scheduler.running and rng.random() < preempt:
+            victim = engine.scheduler.running.pop()
+            engine.scheduler._preempt(victim, needed_by=None)
+    return [outputs[name] for name in names]
+
+
+def test_p7_greedy_outputs_depend_on_nothing_but_the_prompt():
+    rng = random.Random(1)
+    prompts = [[rng.randrange(97) for _ in range(length)] for length in (1, 4, 9, 17, 30)]
+    expected = greedy_outputs(prompts, 100, 4)
+    assert len({tuple(each) for each in expected}) == len(prompts)
+    for block_size in (1, 2, 3, 16):
+        assert greedy_outputs(prompts, 200, block_size) == expected
+    for num_blocks in (11, 13, 20):
+        assert greedy_outputs(prompts, num_blocks, 4) == expected
+    for max_num_seqs, budget in ((1, 1), (2, 3), (4, 4), (8, 8), (8, 13)):
+        assert greedy_outputs(prompts, 100, 4, max_num_seqs, budget) == expected
+    assert [greedy_outputs([prompt], 100, 4)[0] for prompt in prompts] == expected
+    assert greedy_outputs(prompts[::-1], 100, 4) == expected[::-1]
+    for preempt in (0.1, 0.3):
+        assert greedy_outputs(prompts, 100, 4, preempt=preempt) == expected
