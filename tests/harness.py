@@ -32,7 +32,7 @@ class Drive:
             self.shadow.write(sequence.name, self.scheduler.memory.table(sequence.name), start, start + num_tokens)
         due = plan.due
         last = [sequence.num_tokens + 1 - len(sequence.request.prompt_token_ids) for sequence in due]
-        reasons = ["length" if n >= sequence.request.max_tokens else None for n, sequence in zip(last, due)]
+        reasons = [("length" if n >= sequence.request.max_tokens else None, None) for n, sequence in zip(last, due)]
         self.scheduler.commit(plan, [Continuation(sequence, 7, 0.0) for sequence in due], reasons)
         check_scheduler(self.scheduler, self.shadow)
         return {row.sequence.name: row.num_tokens for row in plan.rows}

@@ -46,6 +46,75 @@ def test_generate_returns_an_output_for_each_prompt_in_order(llm):
     assert llm.engine.memory.allocator.num_free == 64
 
 
+def test_a_prompt_has_four_forms(llm):
+    text = "ROMEO:\nBut, soft!"
+    ids = llm.engine.tokenizer.encode(text)
+    outputs = [llm.generate(each, params())[0] for each in (text, ids, {"prompt": text}, {"prompt_token_ids": ids})]
+    assert len({tuple(each.outputs[0].token_ids) for each in outputs}) == 1
+    assert [each.prompt for each in outputs] == [text, None, text, None]
+    for wrong in ({}, {"promt": text}, {"prompt": text, "more": 1}, {"prompt": None}):
+        with pytest.raises(ValueError, match="prompt"):
+            llm.generate([wrong], params())
+
+
+def test_the_log_probability_of_an_answer(llm):
+    import torch
+
+    [output] = llm.generate(["KING:\nWhat"], params(temperature=0.8, seed=3, max_tokens=9))
+    ids = output.prompt_token_ids + output.outputs[0].token_ids
+    logprobs = llm.engine.model.dense(torch.tensor([ids]))[0].log_softmax(dim=-1)
+    start = len(output.prompt_token_ids)
+    expected = sum(logprobs[position - 1, ids[position]].item() for position in range(start, len(ids)))
+    assert output.outputs[0].cumulative_logprob == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_stream_gives_every_token_and_ends_as_generate_does(llm):
+    prompts, wanted = ["KING:\nWhat", "O"], params(temperature=1, seed=1, max_tokens=7)
+    seen = {}
+    for output in llm.stream(prompts, wanted):
+        tokens = seen.setdefault(output.prompt, [])
+        tokens.append(output.outputs[0].token_ids[-1])
+        assert output.outputs[0].token_ids == tokens
+        assert output.finished == (len(tokens) == 7)
+    assert list(seen.values()) == [each.outputs[0].token_ids for each in llm.generate(prompts, wanted)]
+
+
+def test_a_stream_that_is_closed_early_leaves_nothing_behind(llm):
+    with pytest.raises(ValueError, match="prompt 1"):  # at once, not with the first token
+        llm.stream(["O", ""], params())
+    stream = llm.stream(["KING:\nWhat", "O"], params(max_tokens=50))
+    next(stream)
+    stream.close()
+    assert not llm.engine.has_unfinished()
+    assert llm.engine.memory.allocator.num_free == 64
+
+
+def test_a_stop_text_may_span_tokens(llm):
+    [whole] = llm.generate(["KING:\nWhat"], params(max_tokens=40))
+    text, tokens = whole.outputs[0].text, whole.outputs[0].token_ids
+    pieces = [llm.engine.tokenizer.decode([token]) for token in tokens]
+    cut = sum(map(len, pieces[:6]))
+    stop = text[cut - 2 : cut + 2]  # ends one token and begins the next
+    for stops in (stop, [stop], ["never said", stop], [text[-1] * 9, stop]):
+        [output] = llm.generate(["KING:\nWhat"], params(max_tokens=40, stop=stops))
+        answer = output.outputs[0]
+        assert answer.text == text[: text.find(stop)]
+        assert (answer.finish_reason, answer.stop_reason) == ("stop", stop)
+        assert answer.token_ids == tokens[: len(answer.token_ids)]
+        decode = llm.engine.tokenizer.decode
+        assert stop in decode(answer.token_ids) and stop not in decode(answer.token_ids[:-1])
+    [output] = llm.generate(["KING:\nWhat"], params(max_tokens=40, stop=["never said"]))
+    assert (output.outputs[0].text, output.outputs[0].finish_reason) == (text, "length")
+
+
+def test_of_two_stop_texts_the_first_to_appear_counts():
+    from minipaged.serving.stopping import first_stop
+
+    assert first_stop("to be or not", ("not", "be")) == (3, "be")
+    assert first_stop("to be or not", ("xx",)) == (12, None)
+    assert first_stop("", ()) == (0, None)
+
+
 def test_generate_takes_one_prompt_as_it_is(llm):
     [from_text] = llm.generate("ROMEO:\nBut, soft!", params())
     [from_ids] = llm.generate(llm.engine.tokenizer.encode("ROMEO:\nBut, soft!"), params())
@@ -188,7 +257,7 @@ def test_generation_stops_at_the_context():
     outputs = []
     while engine.has_unfinished():
         outputs += engine.step().outputs
-    assert (len(outputs[0].outputs[0].token_ids), outputs[0].outputs[0].finish_reason) == (4, "length")
+    assert (len(outputs[-1].outputs[0].token_ids), outputs[-1].outputs[0].finish_reason) == (4, "length")
     engine.demand_equals_dense()
 
 
@@ -329,7 +398,7 @@ def test_what_the_caller_does_afterwards_changes_nothing(engine):
     engine.add(token_ids, params(seed=0))
     assert engine.scheduler.waiting[-1].seed == 0
     token_ids += [7] * 5
-    [output] = [output for _ in range(5) for output in engine.step().outputs]
+    *_, output = (output for _ in range(5) for output in engine.step().outputs)
     assert (output.prompt_token_ids, len(output.outputs[0].token_ids)) == ([1, 2, 3], 5)
 
 

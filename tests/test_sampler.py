@@ -1,5 +1,7 @@
 """Choosing tokens: greedy, and draws that depend on seed, sample and position alone."""
 
+import re
+
 import pytest
 
 from minipaged.serving.sequence import SamplingParams
@@ -92,14 +94,100 @@ def test_a_low_temperature_still_draws():
     assert {each.token for each in sampler.choose(plan, torch.tensor([[0.0, 0.1]]).expand(200, 2))} == {0, 1}
 
 
-def test_the_largest_number_draws_a_token_that_exists():
+def params_of(**options):
+    return [SamplingParams(**options)]
+
+
+def test_top_k_keeps_the_k_likeliest_and_those_as_likely():
     import torch
 
-    from minipaged.serving.sampler import draw
+    from minipaged.serving.sampler import distribution
+
+    logits = torch.tensor([[1.0, 3.0, 2.0, 2.0, 0.0]], dtype=torch.float64)
+    for top_k, kept in (
+        (1, [1]),
+        (2, [1, 2, 3]),
+        (3, [1, 2, 3]),
+        (4, [0, 1, 2, 3]),
+        (5, range(5)),
+        (0, range(5)),
+        (-1, range(5)),
+        (99, range(5)),
+    ):
+        probabilities = distribution(logits, params_of(top_k=top_k))[0]
+        assert probabilities.nonzero().flatten().tolist() == list(kept)
+        expected = logits[0, list(kept)].softmax(dim=-1)
+        assert (probabilities[list(kept)] - expected).abs().max() < 1e-12
+
+
+def test_top_p_keeps_the_token_that_reaches_it():
+    import torch
+
+    from minipaged.serving.sampler import distribution
+
+    logits = torch.tensor([[0.1, 0.5, 0.15, 0.25]], dtype=torch.float64).log()
+    for top_p, kept in (
+        (0.01, [1]),
+        (0.49, [1]),
+        (0.6, [1, 3]),
+        (0.8, [1, 2, 3]),
+        (0.95, [0, 1, 2, 3]),
+        (1.0, [0, 1, 2, 3]),
+    ):
+        probabilities = distribution(logits, params_of(top_p=top_p))[0]
+        assert probabilities.nonzero().flatten().tolist() == kept
+        assert probabilities.sum().item() == pytest.approx(1)
+
+
+def test_rows_with_different_parameters_do_not_mix():
+    import torch
+
+    from minipaged.serving.sampler import distribution
 
     torch.manual_seed(0)
-    uniforms = torch.full((50,), 1 - 2**-53, dtype=torch.float64)
-    assert draw(torch.randn(50, 3000), torch.ones(50), uniforms).max() < 3000
+    logits = torch.randn(4, 30, dtype=torch.float64)
+    params = [
+        SamplingParams(top_k=3),
+        SamplingParams(top_p=0.4),
+        SamplingParams(0.5),
+        SamplingParams(top_k=9, top_p=0.7),
+    ]
+    together = distribution(logits, params)
+    for i in range(4):
+        assert (together[i] - distribution(logits[i : i + 1], params[i : i + 1])[0]).abs().max() < 1e-12
+
+
+def test_the_same_distribution_as_hugging_face():
+    """Its logits processors, in its order, on the same logits."""
+    transformers = pytest.importorskip("transformers", reason="an optional check: pip install transformers")
+    import torch
+
+    from minipaged.serving.sampler import distribution
+
+    torch.manual_seed(0)
+    for temperature in (0.3, 1.0, 2.5):
+        for top_k in (0, 1, 5, 40):
+            for top_p in (0.05, 0.5, 0.9, 1.0):
+                logits = 3 * torch.randn(8, 50, dtype=torch.float64)
+                steps = [transformers.TemperatureLogitsWarper(temperature)]
+                steps += [transformers.TopKLogitsWarper(top_k)] if top_k else []
+                steps += [transformers.TopPLogitsWarper(top_p)] if top_p < 1 else []
+                expected = logits
+                for step in steps:
+                    expected = step(None, expected)
+                mine = distribution(logits, [SamplingParams(temperature, top_k=top_k, top_p=top_p)] * 8)
+                assert (mine - expected.softmax(dim=-1)).abs().max() < 1e-12
+
+
+def test_the_largest_number_draws_a_token_that_exists(monkeypatch):
+    import torch
+
+    from minipaged.serving import sampler
+
+    torch.manual_seed(0)
+    monkeypatch.setattr(sampler, "uniform", lambda sequence: 1 - 2**-53)
+    probabilities = torch.randn(50, 3000, dtype=torch.float64).softmax(dim=-1)
+    assert sampler.draw(probabilities, [None] * 50).max() < 3000
 
 
 def test_nan_is_never_a_token():
@@ -112,14 +200,15 @@ def test_nan_is_never_a_token():
             sampler.choose(plan_of(SamplingParams(temperature=temperature)), torch.tensor([[0.0, torch.nan]]))
 
 
-def test_an_impossible_token_is_never_drawn():
+def test_an_impossible_token_is_never_drawn(monkeypatch):
     import torch
 
-    from minipaged.serving.sampler import draw
+    from minipaged.serving import sampler
 
-    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(4, 5)
-    uniforms = torch.tensor([0.0, 0.4999, 0.5, 1 - 2**-53], dtype=torch.float64)
-    assert draw(logits, torch.ones(4), uniforms).tolist() == [1, 1, 3, 3]
+    uniforms = iter([0.0, 0.4999, 0.5, 1 - 2**-53])
+    monkeypatch.setattr(sampler, "uniform", lambda sequence: next(uniforms))
+    probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]], dtype=torch.float64).expand(4, 5)
+    assert sampler.draw(probabilities, [None] * 4).tolist() == [1, 1, 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -134,9 +223,17 @@ def test_an_impossible_token_is_never_drawn():
         {"seed": 1.5},
         {"seed": "x"},
         {"seed": -1},
+        {"top_p": 0},
+        {"top_p": 1.1},
+        {"top_p": float("nan")},
+        {"top_k": -2},
+        {"top_k": 2.5},
+        {"stop": ""},
+        {"stop": ["a", ""]},
+        {"stop": ["a", 3]},
     ],
 )
 def test_wrong_parameters_are_named(wrong):
     [(name, value)] = wrong.items()
-    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+    with pytest.raises(ValueError, match=re.escape(f"{name}={value!r}")):
         SamplingParams(**wrong)

@@ -14,16 +14,22 @@ from minipaged.serving import sampler, stopping
 from minipaged.serving.batch import Batch
 from minipaged.serving.outputs import RequestOutput
 from minipaged.serving.plan import Plan
-from minipaged.serving.sequence import Request, SamplingParams
+from minipaged.serving.sequence import Request, SamplingParams, Status
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step planned, what happened since the step before, and the requests that are finished with it."""
+    """What one step planned, what happened since the step before, and which requests got a token in it."""
 
     plan: Plan
     events: list
-    outputs: list
+    requests: list = ()
+    tokenizer: object = None
+
+    @property
+    def outputs(self):
+        """A RequestOutput for each request that got a token, as it stands when asked: most steps are never asked."""
+        return [RequestOutput.of(request, self.tokenizer) for request in self.requests]
 
 
 class Engine:
@@ -49,7 +55,8 @@ class Engine:
         self._seed = seed
 
     def add(self, prompt, params=None, request_id=None):
-        """Queue a request: prompt is a text or a list of token ids. Returns its request_id.
+        """Queue a request: prompt is a text, a list of token ids, or {"prompt_token_ids": such a list}, or {"prompt": a
+        text}. Returns its request_id.
 
         Raises ValueError, with nothing added, for a wrong prompt and for what can never run: a prompt that fills the
         context, or more tokens than the pool can hold.
@@ -74,6 +81,8 @@ class Engine:
         if not isinstance(params, SamplingParams):
             raise ValueError(f"params={params!r}: must be a SamplingParams")
         token_ids = self.encode(prompt)
+        if params.stop_texts and self.tokenizer is None:
+            raise ValueError(f"stop={params.stop!r}: this engine has no tokenizer, so it can't see texts")
         num_left = self.max_model_len - len(token_ids)
         if num_left <= 0:
             if log is not None:
@@ -86,11 +95,14 @@ class Engine:
         seed = params.seed
         if seed is None:
             seed = random.Random(f"{self._seed}/{self._num_added}").getrandbits(63)
-        text = prompt if isinstance(prompt, str) else None
+        text = prompt.get("prompt") if isinstance(prompt, dict) else prompt
+        text = text if isinstance(text, str) else None
         return Request(request_id, text, token_ids, params, min(params.max_tokens, num_left), seed)
 
     def encode(self, prompt):
-        """A text or a list of token ids -> a list of token ids. Raises ValueError if it is empty or out of range."""
+        """A prompt of any form -> a list of token ids. Raises ValueError if it is empty or out of range."""
+        if isinstance(prompt, dict) and len(prompt) == 1:
+            prompt = prompt.get("prompt_token_ids", prompt.get("prompt"))
         if isinstance(prompt, str):
             if self.tokenizer is None:
                 raise ValueError(f"prompt={prompt!r}: this engine has no tokenizer, give a list of token ids")
@@ -114,20 +126,20 @@ class Engine:
             plan = self.scheduler.schedule()
             self.cache.apply(plan)
             if not plan.rows:
-                return StepResult(plan, self._take_events(), [])
+                return StepResult(plan, self._take_events())
             batch = Batch.build(plan, self.memory)
             logits = self.model(batch, self.cache)
             continuations = sampler.choose(plan, logits)
         except BaseException:  # an error, or Ctrl-C: nothing of this step counts
             self.scheduler.start_over(self._requests.values())
             raise
-        eos_token_id = self.tokenizer.eos_token_id if self.tokenizer else None
-        reasons = [stopping.reason(each.parent, each.token, eos_token_id) for each in continuations]
+        reasons = [stopping.reason(each.parent, each.token, self.tokenizer) for each in continuations]
         self.scheduler.commit(plan, continuations, reasons)
-        names = [each.parent.request.request_id for each, reason in zip(continuations, reasons) if reason]
-        finished = [self._requests.pop(name) for name in names]
-        outputs = [RequestOutput.of(request, self.tokenizer) for request in finished]
-        return StepResult(plan, self._take_events(), outputs)
+        requests = [sequence.request for sequence in plan.due]
+        for request in requests:
+            if request.status is Status.FINISHED:
+                del self._requests[request.request_id]
+        return StepResult(plan, self._take_events(), requests, self.tokenizer)
 
     def _take_events(self):
         if self.log is None:

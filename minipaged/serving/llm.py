@@ -1,5 +1,7 @@
 """LLM: the friendly face. It builds an engine from its parts, the only place that does, and runs prompts through it."""
 
+from contextlib import contextmanager
+
 import torch
 
 from minipaged.arguments import whole
@@ -9,8 +11,9 @@ from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.paged import PagedMemory
 from minipaged.model.load import load
 from minipaged.serving.engine import Engine
+from minipaged.serving.outputs import RequestOutput
 from minipaged.serving.scheduler import Scheduler
-from minipaged.serving.sequence import SamplingParams
+from minipaged.serving.sequence import SamplingParams, Status
 
 ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -58,13 +61,48 @@ class LLM:
         self.engine = Engine(model, tokenizer, cache, scheduler, seed, events)
 
     def generate(self, prompts, sampling_params=None):
-        """Complete prompts: a text or a list of token ids, or a list of such. Returns a RequestOutput for each, in
-        order.
+        """Complete prompts, one or a list of them. Returns a RequestOutput for each, in order.
 
-        sampling_params: one for all, or a list with one for each. Every prompt is checked before the first
-        step: ValueError names the first one that can't run, by its number from 0, and nothing is generated.
+        A prompt is a text, a list of token ids, or {"prompt": text} or {"prompt_token_ids": ids}. sampling_params:
+        one for all, or a list with one for each. Every prompt is checked before the first step: ValueError names the
+        first one that can't run, by its number from 0, and nothing is generated.
         """
-        if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+        pairs = self._checked(prompts, sampling_params)
+        finished = {}
+        with self._nothing_left_behind():
+            request_ids = [self.engine.add(*pair) for pair in pairs]
+            while self.engine.has_unfinished():
+                for request in self.engine.step().requests:
+                    if request.status is Status.FINISHED:
+                        finished[request.request_id] = RequestOutput.of(request, self.engine.tokenizer)
+        return [finished[request_id] for request_id in request_ids]
+
+    def stream(self, prompts, sampling_params=None):
+        """As generate, but yields a RequestOutput, with all that it has so far, whenever a request got a token.
+
+        Wrong prompts raise at once. Closing the generator early takes its requests away.
+        """
+        return self._stream(self._checked(prompts, sampling_params))
+
+    def _stream(self, pairs):
+        with self._nothing_left_behind():
+            for pair in pairs:
+                self.engine.add(*pair)
+            while self.engine.has_unfinished():
+                yield from self.engine.step().outputs
+
+    @contextmanager
+    def _nothing_left_behind(self):
+        """Nobody else's requests are in the engine; after an error, Ctrl-C or an early end none of ours are either."""
+        try:
+            yield
+        except BaseException:
+            self.engine.clear()
+            raise
+
+    def _checked(self, prompts, sampling_params):
+        """Pairs of a prompt and its SamplingParams, each of which can run; ValueError otherwise."""
+        if isinstance(prompts, (str, dict)) or (prompts and isinstance(prompts[0], int)):
             prompts = [prompts]
         params = SamplingParams() if sampling_params is None else sampling_params
         if isinstance(params, SamplingParams):
@@ -73,20 +111,13 @@ class LLM:
             raise ValueError(f"{len(prompts)} prompts, {len(params)} SamplingParams: give one for all or one for each")
         if self.engine.has_unfinished():
             raise ValueError("the engine has unfinished requests that were added by hand: finish or abort them first")
-        for i, (prompt, each) in enumerate(zip(prompts, params)):
+        pairs = list(zip(prompts, params))
+        for i, pair in enumerate(pairs):
             try:
-                self.engine.check(prompt, each)
+                self.engine.check(*pair)
             except ValueError as error:
                 raise ValueError(f"prompt {i}: {error}") from None
-        outputs = {}
-        try:
-            request_ids = [self.engine.add(prompt, each) for prompt, each in zip(prompts, params)]
-            while self.engine.has_unfinished():
-                outputs.update((output.request_id, output) for output in self.engine.step().outputs)
-        except BaseException:  # an error, or Ctrl-C: nothing of this call is left behind
-            self.engine.clear()
-            raise
-        return [outputs[request_id] for request_id in request_ids]
+        return pairs
 
 
 def _one_of(name, value, allowed):

@@ -1,4 +1,4 @@
-"""From logits to the next token: greedy, or drawn at a temperature.
+"""From logits to the next token: greedy, or drawn at a temperature from all tokens or from the likeliest.
 
 A draw depends on the request's seed, the sequence's index in the request and the token's position, and on nothing
 else. So it is the same whatever else is in the batch, and the same again after a preemption.
@@ -24,9 +24,8 @@ def choose(plan, logits):
     tokens = logits.argmax(dim=-1)
     drawn = [i for i, sequence in enumerate(plan.due) if sequence.request.params.temperature > 0]
     if drawn:
-        numbers = [(plan.due[i].request.params.temperature, uniform(plan.due[i])) for i in drawn]
-        temperatures, uniforms = torch.tensor(numbers, dtype=torch.float64).unbind(dim=1)
-        tokens[drawn] = draw(logits[drawn], temperatures, uniforms)
+        sequences = [plan.due[i] for i in drawn]
+        tokens[drawn] = draw(distribution(logits[drawn], [each.request.params for each in sequences]), sequences)
     logprobs = logits.log_softmax(dim=-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return list(map(Continuation, plan.due, tokens.tolist(), logprobs.tolist()))
 
@@ -36,13 +35,34 @@ def uniform(sequence):
     return random.Random(f"{sequence.request.seed}/{sequence.index}/{sequence.num_tokens}").random()
 
 
-def draw(logits, temperatures, uniforms):
-    """Draw tokens [n] by inverse transform: logits [n, vocab_size], temperatures [n] above 0, uniforms [n] in [0, 1).
+def distribution(logits, params):
+    """What to draw from: logits [n, vocab_size] and n SamplingParams -> probabilities [n, vocab_size] float64.
 
-    The token is the first at which the cumulative probability exceeds the uniform number. The largest logit is taken
-    off first, so that a tiny temperature can't overflow.
+    As Hugging Face's and vLLM's: temperature, then top_k, then top_p. Tokens as likely as the k-th stay; top_p keeps
+    the token with which the sum reaches it. The largest logit is taken off first, so that a tiny temperature can't
+    overflow.
     """
-    scaled = (logits - logits.amax(dim=-1, keepdim=True)).double() / temperatures.double().unsqueeze(-1)
-    cumulative = scaled.softmax(dim=-1).cumsum(dim=-1)
-    targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
+    logits = (logits - logits.amax(dim=-1, keepdim=True)).double()
+    vocab_size = logits.shape[-1]
+    temperature = torch.tensor([[each.temperature] for each in params], dtype=torch.float64)
+    top_k = torch.tensor([[each.top_k if 0 < each.top_k < vocab_size else vocab_size] for each in params])
+    top_p = torch.tensor([[each.top_p] for each in params], dtype=torch.float64)
+    scaled = logits / temperature
+    if (top_k == vocab_size).all() and (top_p == 1).all():
+        return scaled.softmax(dim=-1)
+    ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
+    ordered = ordered.masked_fill(ordered < ordered.gather(-1, top_k - 1), -torch.inf)
+    probabilities = ordered.softmax(dim=-1)
+    before = probabilities.cumsum(dim=-1) - probabilities  # what the likelier tokens have together
+    probabilities = probabilities.masked_fill((before >= top_p) & (top_p < 1), 0)
+    return torch.zeros_like(probabilities).scatter(-1, order, probabilities / probabilities.sum(dim=-1, keepdim=True))
+
+
+def draw(probabilities, sequences):
+    """One token for each sequence by inverse transform: probabilities [n, vocab_size] -> tokens [n].
+
+    It is the first token at which the cumulative probability exceeds the sequence's uniform number.
+    """
+    uniforms = torch.tensor([[uniform(sequence)] for sequence in sequences], dtype=torch.float64)
+    cumulative = probabilities.cumsum(dim=-1)
+    return torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True).squeeze(-1)

@@ -153,22 +153,23 @@ class Scheduler:
     def commit(self, plan, continuations, reasons):
         """Enter what a step computed: what is in the cache now, the new tokens, and who is finished.
 
-        continuations: for every due sequence of the plan, in order, a Continuation. reasons: for each of them why it
-        is the last one, or None.
+        continuations: for every due sequence of the plan, in order, a Continuation. reasons: for each of them
+        (finish_reason, stop_reason), both None where the sequence goes on.
         """
         for sequence, start, num_tokens in plan.rows:
             sequence.num_computed_tokens = start + num_tokens
             self.memory.commit(sequence.name, sequence.token_ids, start + num_tokens)
-        for (sequence, token, _), reason in zip(continuations, reasons):
+        for (sequence, token, logprob), (finish_reason, stop_reason) in zip(continuations, reasons):
             self._note(Sampled, sequence.name, token, sequence.num_tokens)
             sequence.token_ids.append(token)
-            if reason is not None:
-                self._finish(sequence, reason)
+            sequence.cumulative_logprob += logprob
+            if finish_reason is not None:
+                sequence.finish_reason, sequence.stop_reason = finish_reason, stop_reason
+                self._finish(sequence)
 
-    def _finish(self, sequence, reason):
+    def _finish(self, sequence):
         request = sequence.request
-        self._note(Finished, sequence.name, reason, sequence.num_output_tokens)
-        sequence.finish_reason = reason
+        self._note(Finished, sequence.name, sequence.finish_reason, sequence.num_output_tokens)
         self.running.remove(request)
         self._let_go(request)
 

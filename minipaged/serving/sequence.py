@@ -23,15 +23,20 @@ class Status(str, Enum):
 class SamplingParams:
     """How to choose tokens and when to stop. Names and defaults are vLLM's.
 
-    temperature: 0 takes the likeliest token (greedy); larger values flatten the distribution.
-    seed: makes a request's draws repeatable whatever else is in the batch; None: the engine gives one.
-    max_tokens: the most tokens to generate. ignore_eos: go on after the end of text.
+    temperature: 0 takes the likeliest token (greedy); larger values flatten the distribution. top_p: draw from the
+    likeliest tokens that together have this probability. top_k: draw from the k likeliest; 0 or -1: from all. Both
+    act on what the temperature has made, top_k first. seed: makes a request's draws repeatable whatever else is in
+    the batch; None: the engine gives one. max_tokens: the most tokens to generate. ignore_eos: go on after the end of
+    text. stop: a text, or several, that ends the generation where it first appears; it is not part of the answer.
     """
 
     temperature: float = 1.0
     seed: int | None = None
     max_tokens: int = 16
     ignore_eos: bool = False
+    top_p: float = 1.0
+    top_k: int = 0
+    stop: str | list | None = None
 
     def __post_init__(self):
         if not 0 <= self.temperature < math.inf:
@@ -39,6 +44,17 @@ class SamplingParams:
         whole("max_tokens", self.max_tokens, least=1)
         if self.seed is not None:
             whole("seed", self.seed, least=0)
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
+        whole("top_k", self.top_k, least=-1)
+        for text in self.stop_texts:
+            if not (isinstance(text, str) and text):
+                raise ValueError(f"stop={self.stop!r}: must be a text or a list of texts, none of them empty")
+
+    @property
+    def stop_texts(self):
+        """`stop` as a tuple of texts."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
 @dataclass(eq=False)
@@ -54,7 +70,9 @@ class Sequence:
     index: int
     token_ids: list
     num_computed_tokens: int = 0
+    cumulative_logprob: float = 0.0  # of the generated tokens, under the model itself
     finish_reason: str | None = None  # "stop", "length" or "abort"
+    stop_reason: str | None = None  # the text that stopped it, if one did
 
     @property
     def name(self):
