@@ -87,10 +87,24 @@ class CheckedEngine(Engine):
 
 
 def chosen_from(logits, request, position):
-    """The token that a request takes at a position, from the dense logits alone."""
-    temperature = request.params.temperature
-    if temperature == 0:
+    """The token that a request takes at a position, from the dense logits alone, spelt out one token at a time."""
+    params = request.params
+    if params.temperature == 0:
         return logits.argmax().item()
-    probabilities = (logits / temperature).softmax(dim=-1)
-    uniform = random.Random(f"{request.seed}/0/{position}").random()
-    return int((probabilities.cumsum(dim=-1) <= uniform).sum())
+    scaled = logits / params.temperature
+    likeliest_first = scaled.argsort(descending=True, stable=True).tolist()
+    if params.top_k > 0:
+        kth = scaled[likeliest_first[min(params.top_k, len(likeliest_first)) - 1]]
+        likeliest_first = [token for token in likeliest_first if scaled[token] >= kth]
+    weights = scaled[likeliest_first].softmax(dim=-1).tolist()
+    kept, sum_so_far = {}, 0.0
+    for token, weight in zip(likeliest_first, weights):
+        if sum_so_far < params.top_p or params.top_p == 1:
+            kept[token] = weight
+        sum_so_far += weight
+    target = random.Random(f"{request.seed}/0/{position}").random() * sum(kept.values())
+    for token in sorted(kept):
+        target -= kept[token]
+        if target < 0:
+            break
+    return token

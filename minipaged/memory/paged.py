@@ -92,6 +92,12 @@ class PagedMemory:
         shared), or None if the pool has too few free blocks, with nothing changed. Raises ValueError, with nothing
         changed, for a sequence that isn't here or is named twice, and for less than 1 token.
         """
+        if len(requests) == 1:  # nearly every call: one token more, and the last block has room for it
+            [(seq_id, num_new_tokens)] = requests
+            table = self._tables.get(seq_id)
+            if table and num_new_tokens == 1 and table.num_tokens < len(table.blocks) * self.block_size:
+                table.num_tokens += 1
+                return []
         if len({seq_id for seq_id, _ in requests}) < len(requests):
             raise ValueError(f"grow {requests}: a sequence may be named only once")
         needed = []
@@ -120,11 +126,9 @@ class PagedMemory:
 
         Raises ValueError unless that is exactly how many have slots: the memory and the scheduler then disagree.
         """
-        table = self.table(seq_id)
-        if num_computed_tokens != table.num_tokens:
-            raise ValueError(
-                f"sequence {seq_id!r}: {num_computed_tokens} tokens computed, but {table.num_tokens} have slots"
-            )
+        num_slots = self.table(seq_id).num_tokens
+        if num_computed_tokens != num_slots:
+            raise ValueError(f"sequence {seq_id!r}: {num_computed_tokens} tokens computed, but {num_slots} have slots")
 
     def release(self, seq_id):
         """Close a sequence's table and give up its blocks. Raises ValueError for a sequence that has none."""

@@ -91,16 +91,18 @@ class Scheduler:
         Returns 0, with nothing changed, if the pool has too few free blocks.
         """
         sequence = request.sequences[0]
-        num_tokens = min(sequence.num_tokens - sequence.num_computed_tokens, budget)
-        copies = self.memory.grow([(sequence.name, num_tokens)])
+        name, start, total = sequence.name, sequence.num_computed_tokens, sequence.num_tokens
+        num_tokens = min(total - start, budget)
+        copies = self.memory.grow([(name, num_tokens)])
         if copies is None:
             return 0
-        start = sequence.num_computed_tokens
         plan.rows.append(Row(sequence, start, num_tokens))
-        if start + num_tokens == sequence.num_tokens:
+        if copies:
+            plan.copies += copies
+        if start + num_tokens == total:
             plan.due.append(sequence)
-        plan.copies.extend(copies)
-        self._note(Scheduled, sequence.name, start, num_tokens, sequence.num_tokens, request.num_prompt_tokens)
+        if self.log is not None:  # not through _note, here and in commit: these two are nearly all events there are
+            self.log.append(Scheduled(name, start, num_tokens, total, request.num_prompt_tokens))
         return num_tokens
 
     def _admit(self, request, budget):
@@ -160,7 +162,8 @@ class Scheduler:
             sequence.num_computed_tokens = start + num_tokens
             self.memory.commit(sequence.name, sequence.token_ids, start + num_tokens)
         for (sequence, token, logprob), (finish_reason, stop_reason) in zip(continuations, reasons):
-            self._note(Sampled, sequence.name, token, sequence.num_tokens)
+            if self.log is not None:
+                self.log.append(Sampled(sequence.name, token, sequence.num_tokens))
             sequence.token_ids.append(token)
             sequence.cumulative_logprob += logprob
             if finish_reason is not None:
