@@ -1,0 +1,170 @@
+"""The work behind `python -m minipaged generate`: read prompts, run them, print what comes of them.
+
+Imports torch only in `load`. Wrong input is a ValueError; __main__.py makes one line of it.
+"""
+
+import json
+import sys
+import time
+from contextlib import contextmanager
+from unicodedata import category
+
+BAR_AFTER_SECONDS = 2
+
+
+def read_prompts(path):
+    r"""The prompts in a file: one a line, blank lines skipped, a backslash and an n standing for the end of a line."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8-sig")  # a byte order mark, if there is one, is no part of the first prompt
+    except OSError as error:
+        raise ValueError(f"--prompts-file {path}: {error.strerror}: must be a readable text file") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--prompts-file {path}: must be UTF-8, and byte {error.start} is not") from None
+    lines = [line.removesuffix("\r") for line in text.split("\n")]  # not splitlines(): it splits at more than that
+    prompts = [line.replace("\\n", "\n") for line in lines if line.strip()]
+    if not prompts:
+        raise ValueError(f"--prompts-file {path}: holds no prompt: at least 1 line must not be blank")
+    return prompts
+
+
+class DenseModel:
+    """A GPT's dense oracle in the place of its paged forward pass: the cache is neither written nor read.
+
+    Everything else is the engine's own: sampling, stopping, streaming. The engine must run one sequence at a time, so
+    that the tokens it hands over are those of one text, in order.
+    """
+
+    def __init__(self, model):
+        self.model, self.config = model, model.config
+        self.token_ids = []  # the sequence so far
+
+    def __call__(self, batch, cache):
+        """Logits [num_due, vocab_size], as GPT.forward; num_due is 0 (in the middle of a long prompt) or 1."""
+        start = int(batch.positions[0])  # 0 begins the next sequence
+        self.token_ids[start:] = batch.token_ids.tolist()
+        return self.model.dense(batch.token_ids.new_tensor([self.token_ids]))[0, start:][batch.logit_rows]
+
+
+def load(settings, dense):
+    """An LLM for settings, its keyword arguments. dense: it runs without its cache."""
+    from minipaged.serving.llm import LLM
+
+    if not dense:
+        return LLM(**settings, events=False)
+    llm = LLM(**settings, events=False, max_num_seqs=1)
+    llm.engine.model = DenseModel(llm.engine.model)
+    return llm
+
+
+def generate(llm, prompts, params, as_json):
+    """Print an answer for each prompt, in order, each as soon as it and those before it are finished."""
+    if len(prompts) == 1 and not as_json and sys.stdout.isatty():
+        stream(llm, prompts, params)
+        return
+    finished, num_printed = {}, 0
+    with Bar(len(prompts) * params.max_tokens) as bar:
+        for output in llm.stream(prompts, params):
+            index = int(output.request_id)  # a new engine numbers its requests from 0
+            num_tokens = params.max_tokens if output.finished else len(output.outputs[0].token_ids)
+            bar.update(index, num_tokens)
+            if output.finished:
+                finished[index] = output
+            while num_printed in finished:
+                with bar.hidden():
+                    show(num_printed, finished.pop(num_printed), len(prompts), as_json)
+                num_printed += 1
+
+
+def show(index, output, num_prompts, as_json):
+    """Print one finished RequestOutput."""
+    answer = output.outputs[0]
+    if as_json:
+        record = {"index": index, "prompt": output.prompt, "prompt_token_ids": output.prompt_token_ids}
+        for name in ("text", "token_ids", "finish_reason", "cumulative_logprob"):
+            record[name] = getattr(answer, name)
+        print(json.dumps(record), flush=True)
+    elif num_prompts == 1:
+        print(printable(answer.text), flush=True)
+    else:
+        print(f"prompt {index}: {output.prompt!r}\n{printable(answer.text)}\n", flush=True)
+
+
+def stream(llm, prompts, params):
+    """Print the text of a single prompt as it comes."""
+    stops = [params.stop] if isinstance(params.stop, str) else params.stop or []
+    num_shown = 0
+    for output in llm.stream(prompts, params):
+        text = output.outputs[0].text
+        if not output.finished:
+            text = settled(text, stops)
+        print(printable(text[num_shown:]), end="", flush=True)
+        num_shown = max(num_shown, len(text))
+    print(flush=True)
+
+
+def settled(text, stops):
+    """As much of an unfinished text as no later token can change or take back.
+
+    U+FFFD at the end may be the first bytes of a character whose last ones are still to come, and an end that
+    begins a stop string may turn out to be one.
+    """
+    text = text.rstrip("\ufffd")
+    ends = [len(text)]
+    for stop in stops:
+        lengths = range(min(len(stop), len(text)), 0, -1)
+        ends += [len(text) - length for length in lengths if text.endswith(stop[:length])]
+    return text[: min(ends)]
+
+
+def printable(text):
+    """A model can draw any byte. On a terminal, control characters other than line end and tab could do anything."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join("\ufffd" if category(c) == "Cc" and c not in "\n\t" else c for c in text)
+
+
+class Bar:
+    """A progress bar on stderr, if that is a terminal and the work is long. A context; total is in tokens."""
+
+    def __init__(self, total):
+        self.total = total
+        self._num_tokens = {}  # of each prompt
+        self._num_done = 0
+        self._progress = None
+        self._start = time.monotonic()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self._progress:
+            self._progress.stop()
+
+    def update(self, index, num_tokens):
+        """A prompt has num_tokens tokens now."""
+        self._num_done += num_tokens - self._num_tokens.get(index, 0)
+        self._num_tokens[index] = num_tokens
+        if self._progress:
+            self._progress.update(self._task, completed=self._num_done)
+        elif time.monotonic() - self._start > BAR_AFTER_SECONDS and sys.stderr is not None and sys.stderr.isatty():
+            self._begin()
+
+    def _begin(self):
+        from rich.console import Console
+        from rich.progress import Progress
+
+        # Not redirected: rich would send what is printed to its own console, so to stderr.
+        console = Console(stderr=True)
+        self._progress = Progress(console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._task = self._progress.add_task("tokens", total=self.total, completed=self._num_done)
+        self._progress.start()
+
+    @contextmanager
+    def hidden(self):
+        """Inside it the bar is off the terminal, which stdout may share."""
+        if self._progress:
+            self._progress.stop()
+        yield
+        if self._progress:
+            self._progress.start()
