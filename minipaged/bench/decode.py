@@ -1,0 +1,208 @@
+"""Tokens per second of the engine, scheduler included, next to Hugging Face's `generate` on the very same weights.
+
+Both get equal prompts and decode greedily in float32 up to the same length, as one static batch: all prompts in one
+pass, then a token for each in every step. `generate` is at its best there, since nothing waits and nothing is padded.
+The two take turns, each with one and with two torch threads, and the better of these counts.
+"""
+
+import argparse
+import json
+import random
+import time
+
+import torch
+
+from minipaged.bench.measure import Spread, progress, table, whole_list, whole_option
+from minipaged.memory.block_table import blocks_for
+from minipaged.serving.llm import LLM
+from minipaged.serving.sequence import SamplingParams
+
+BLOCK_SIZE = 16
+THREADS = (1, 2)
+NO_TRANSFORMERS = "Hugging Face's side is missing here: pip install transformers"
+NO_CONTINUOUS = "Not measured: transformers' continuous batching, which needs psutil as well to run on a CPU."
+
+
+def prompts(batch, num_tokens, vocab_size):
+    """The same random token ids every time."""
+    draw = random.Random(0)
+    return [[draw.randrange(vocab_size) for _ in range(num_tokens)] for _ in range(batch)]
+
+
+def engine(batch, num_tokens, max_tokens):
+    """An LLM with room for the whole batch. Its budget takes all prompts in one step, as `generate` does."""
+    return LLM(
+        block_size=BLOCK_SIZE,
+        num_blocks=batch * blocks_for(num_tokens + max_tokens, BLOCK_SIZE),
+        max_num_seqs=batch,
+        max_num_batched_tokens=batch * num_tokens,
+        events=False,
+    )
+
+
+def hugging_face(model):
+    """The same weights in Hugging Face's Llama, or None where transformers isn't installed."""
+    try:
+        import transformers
+    except ImportError:
+        return None
+    transformers.logging.set_verbosity_error()
+    ours = model.config
+    config = transformers.LlamaConfig(
+        vocab_size=ours.vocab_size,
+        hidden_size=ours.hidden_size,
+        intermediate_size=ours.intermediate_size,
+        num_hidden_layers=ours.num_layers,
+        num_attention_heads=ours.num_heads,
+        num_key_value_heads=ours.num_kv_heads,
+        head_dim=ours.head_dim,
+        max_position_embeddings=ours.max_model_len,
+        rope_theta=ours.rope_theta,
+        rms_norm_eps=ours.rms_norm_eps,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,  # nothing ends an answer but its length
+    )
+    llama = transformers.LlamaForCausalLM(config)
+    llama.model.load_state_dict(model.state_dict())
+    return llama.eval()
+
+
+def run_engine(llm, batch, max_tokens):
+    """Returns the tokens generated: a list for each prompt."""
+    params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
+    return [output.outputs[0].token_ids for output in llm.generate(batch, params)]
+
+
+def run_hugging_face(llama, batch, max_tokens):
+    ids = torch.tensor(batch)
+    answer = llama.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_tokens, do_sample=False, pad_token_id=0
+    )
+    return answer[:, ids.shape[1] :].tolist()
+
+
+def measure(batch, num_tokens, max_tokens, runs):
+    """Tokens per second of each side for one batch size, and whether they agree. Returns a dict."""
+    llm = engine(batch, num_tokens, max_tokens)
+    llama = hugging_face(llm.engine.model)
+    given = prompts(batch, num_tokens, llm.engine.vocab_size)
+    sides = {"engine": (run_engine, llm)}
+    if llama is not None:
+        sides["hugging_face"] = (run_hugging_face, llama)
+    # Once each, not timed: what is only made once is made here, and the tokens are compared.
+    tokens = {name: run(model, given, max_tokens) for name, (run, model) in sides.items()}
+    rates = {name: {threads: [] for threads in THREADS} for name in sides}
+    for i in range(runs):
+        progress(f"batch {batch}: run {i + 1} of {runs}")
+        for threads in THREADS:
+            torch.set_num_threads(threads)
+            for name, (run, model) in sides.items():
+                start = time.perf_counter()
+                run(model, given, max_tokens)
+                rates[name][threads].append(batch * max_tokens / (time.perf_counter() - start))
+    progress()
+    row = {"batch": batch}
+    for name in sides:
+        by_threads = {threads: Spread.of(values) for threads, values in rates[name].items()}
+        threads = max(by_threads, key=lambda n: by_threads[n].median)
+        row[name] = {"threads": threads, "tokens_per_second": by_threads[threads]._asdict()}
+    if llama is not None:
+        medians = [row[name]["tokens_per_second"]["median"] for name in sides]
+        row["ratio"] = medians[0] / medians[1]
+        row["same_tokens"] = sum(ours == theirs for ours, theirs in zip(*tokens.values()))
+    torch.set_num_threads(row["engine"]["threads"])
+    row["shares"] = shares(llm, given, max_tokens)
+    return row
+
+
+def shares(llm, given, max_tokens):
+    """Where the time of the engine's decode steps goes: name -> its part of the whole.
+
+    attention is what the backend does, matrix products the rest of the model (norms, rotations and the write of K and
+    V among them), other what is neither: the batch as tensors, choosing tokens, deciding who stops.
+    """
+    engine, spent = llm.engine, {"scheduler": 0.0, "attention": 0.0, "model": 0.0}
+
+    def timed(name, function):
+        def wrapper(*arguments):
+            start = time.perf_counter()
+            result = function(*arguments)
+            spent[name] += time.perf_counter() - start
+            return result
+
+        return wrapper
+
+    scheduler, attention = engine.scheduler, engine.model.attention
+    plan = timed("attention", attention.plan)
+    scheduler.schedule = timed("scheduler", scheduler.schedule)
+    scheduler.commit = timed("scheduler", scheduler.commit)
+    attention.plan = lambda *arguments: timed("attention", plan(*arguments))
+    engine.model.forward = timed("model", engine.model.forward)
+
+    params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
+    for prompt in given:
+        engine.add(prompt, params)
+    engine.step()  # the prompts: this is about decoding
+    spent.update(dict.fromkeys(spent, 0.0))
+    start = time.perf_counter()
+    while engine.has_unfinished():
+        engine.step()
+    whole = time.perf_counter() - start
+    parts = {
+        "scheduler": spent["scheduler"],
+        "attention": spent["attention"],
+        "matrix products": spent["model"] - spent["attention"],
+        "other": whole - spent["scheduler"] - spent["model"],
+    }
+    return {name: part / whole for name, part in parts.items()}
+
+
+def main(argv=None):
+    """Measure and print. Raises ValueError for a value that isn't allowed."""
+    parser = argparse.ArgumentParser(prog="python -m minipaged bench decode", description=__doc__)
+    parser.add_argument("--batch", default="1,8,16,64", help="batch sizes, a list (default: %(default)s)")
+    parser.add_argument("--runs", default="5", help="runs of each kind (default: %(default)s)")
+    parser.add_argument("--prompt-tokens", default="32", help="tokens in a prompt (default: %(default)s)")
+    parser.add_argument("--max-tokens", default="128", help="tokens generated, at least 2 (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args(argv)
+    batches, runs = whole_list("--batch", options.batch), whole_option("--runs", options.runs)
+    num_tokens = whole_option("--prompt-tokens", options.prompt_tokens)
+    max_tokens = whole_option("--max-tokens", options.max_tokens)
+    if max_tokens < 2:
+        raise ValueError(f"--max-tokens={max_tokens}: must be at least 2, since the prompt's step gives the first one")
+    context = engine(1, 1, 1).engine.max_model_len
+    if num_tokens + max_tokens > context:
+        raise ValueError(
+            f"--prompt-tokens={num_tokens} and --max-tokens={max_tokens}: the model's context is {context} tokens"
+        )
+    threads_before = torch.get_num_threads()
+    try:
+        rows = [measure(batch, num_tokens, max_tokens, runs) for batch in batches]
+    finally:
+        torch.set_num_threads(threads_before)
+    if options.json:
+        about = {"prompt_tokens": num_tokens, "max_tokens": max_tokens, "dtype": "float32", "runs": runs}
+        print(json.dumps({**about, "hugging_face": "ratio" in rows[0], "rows": rows}))
+        return
+    print(report(rows))
+    print(f"\nPrompts of {num_tokens} tokens, {max_tokens} new ones, float32. Medians of {runs} runs, least and most.")
+    print(NO_CONTINUOUS if "ratio" in rows[0] else NO_TRANSFORMERS)
+
+
+def report(rows):
+    """The rows as two tables: tokens per second, and the shares of a step."""
+
+    def rate(side):
+        return [Spread(**side["tokens_per_second"]).text(0), str(side["threads"])]
+
+    head, lines = ["batch", "engine, tokens/s", "threads"], [[str(row["batch"]), *rate(row["engine"])] for row in rows]
+    if "ratio" in rows[0]:
+        head += ["generate, tokens/s", "threads", "ratio", "same tokens"]
+        for line, row in zip(lines, rows):
+            same = f"{row['same_tokens']} of {row['batch']}"
+            line += [*rate(row["hugging_face"]), f"{row['ratio']:.2f}", same]
+    names = list(rows[0]["shares"])
+    parts = [[str(row["batch"]), *(f"{row['shares'][name]:.1%}" for name in names)] for row in rows]
+    return f"{table(head, lines)}\n\nOf the engine's decode step\n{table(['batch', *names], parts)}"

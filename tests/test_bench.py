@@ -1,0 +1,121 @@
+"""The benchmarks run, on tiny sizes, and say what they promise. Speed itself is not tested: other work on the machine
+would decide."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from minipaged.bench import bookkeeping
+from minipaged.bench.measure import Spread, table
+
+
+def test_bookkeeping_prints_json(capsys):
+    bookkeeping.main(["--sequences", "2,5", "--context", "40", "--runs", "3", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert (result["unit"], result["runs"]) == ("sum(range(1_000_000))", 3)
+    kinds = [(row["num_seqs"], row["context"], row["events"]) for row in result["rows"]]
+    assert kinds == [(2, 40, False), (5, 40, False), (2, 40, True), (5, 40, True), (5, 40, False), (5, 160, False)]
+    assert result["rows"][4]["num_blocks"] == 8 * result["rows"][1]["num_blocks"]
+    for row in result["rows"]:
+        for name in ("step_ms", "unit_ms", "units"):
+            assert 0 < row[name]["least"] <= row[name]["median"] <= row[name]["most"]
+
+
+def test_bookkeeping_prints_a_table(capsys):
+    bookkeeping.main(["--sequences", "2", "--context", "20", "--runs", "2"])
+    head, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    assert "part of the unit" in head
+    assert [row.split()[3] for row in rows] == ["off", "on", "off", "off"]
+
+
+def test_every_measured_step_decodes_every_sequence():
+    """More steps than a block has places, so that every sequence takes a block on the way and none is finished."""
+    case = bookkeeping.cases([20], context=30, runs=40)[0]
+    scheduler = bookkeeping.prepare(case, 40)
+    for _ in range(40):
+        before = [request.sequences[0].num_computed_tokens for request in scheduler.running]
+        bookkeeping.step(scheduler)
+        after = [request.sequences[0].num_computed_tokens for request in scheduler.running]
+        assert len(before) == 20
+        assert after == [n + 1 for n in before]
+
+
+def test_bookkeeping_needs_no_torch():
+    code = (
+        "import sys; from minipaged.bench.bookkeeping import main; "
+        "main(['--sequences', '1', '--context', '4', '--runs', '1']); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def decoded():
+    """The result of one tiny run of the decode benchmark, as JSON."""
+    import contextlib
+    import io
+
+    from minipaged.bench import decode
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        decode.main(["--batch", "1,3", "--runs", "1", "--prompt-tokens", "5", "--max-tokens", "20", "--json"])
+    return json.loads(out.getvalue())
+
+
+def test_decode_prints_json(decoded):
+    assert [row["batch"] for row in decoded["rows"]] == [1, 3]
+    for row in decoded["rows"]:
+        assert row["engine"]["threads"] in (1, 2)
+        assert row["engine"]["tokens_per_second"]["median"] > 0
+        assert set(row["shares"]) == {"scheduler", "attention", "matrix products", "other"}
+        assert all(0 < share < 1 for share in row["shares"].values())
+        assert sum(row["shares"].values()) == pytest.approx(1)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("transformers"), reason="transformers isn't installed")
+def test_both_sides_generate_the_same_tokens(decoded):
+    assert [row["same_tokens"] for row in decoded["rows"]] == [1, 3]
+    assert all(row["ratio"] > 0 for row in decoded["rows"])
+
+
+def test_decode_without_transformers_says_so_and_shows_the_engine(monkeypatch, capsys):
+    from minipaged.bench import decode
+
+    monkeypatch.setitem(sys.modules, "transformers", None)  # what a failing import looks like
+    decode.main(["--batch", "1", "--runs", "1", "--prompt-tokens", "3", "--max-tokens", "4"])
+    out = capsys.readouterr().out
+    assert out.count(decode.NO_TRANSFORMERS) == 1
+    assert "engine, tokens/s" in out
+    assert "generate, tokens/s" not in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--batch", "0"], "--batch=0"),
+        (["--batch", "1,x"], "--batch='x'"),
+        (["--runs", "-3"], "--runs='-3'"),
+        (["--runs", ""], "--runs=''"),
+        (["--max-tokens", "1"], "--max-tokens=1"),
+        (["--prompt-tokens", "2000"], "--prompt-tokens=2000"),
+    ],
+)
+def test_a_wrong_value_is_named_in_one_line(argv, named):
+    from minipaged.bench import decode
+
+    with pytest.raises(ValueError, match=named) as raised:
+        decode.main(argv)
+    assert "\n" not in str(raised.value)
+
+
+def test_bookkeeping_names_a_wrong_value():
+    with pytest.raises(ValueError, match=r"--sequences='1\.5'"):
+        bookkeeping.main(["--sequences", "1.5"])
+
+
+def test_a_spread_and_a_table():
+    assert Spread.of([3, 1, 2]).text(1) == "2.0 (1.0-3.0)"
+    assert table(["a", "bb"], [["100", "2"]]) == "  a  bb\n100   2"
