@@ -61,7 +61,7 @@ class ModelFreeEngine:
         plan = self.scheduler.schedule()
         said = [Continuation(seq, self.text[seq.num_tokens % len(self.text)], 0.0) for seq in plan.due]
         left = [seq.request.max_tokens - (seq.num_tokens - seq.request.num_prompt_tokens) for seq in plan.due]
-        self.scheduler.commit(plan, said, ["length" if each == 1 else None for each in left])
+        self.scheduler.commit(plan, said, [("length" if each == 1 else None, None) for each in left])
         log = list(self.scheduler.log)
         self.scheduler.log.clear()
         return SimpleNamespace(plan=plan, events=log, outputs=[])
