@@ -104,7 +104,7 @@ class Finished:
     """A sequence has its last token."""
 
     sequence: str
-    reason: str  # "stop" (end of text) or "length"
+    reason: str  # "stop" (end of text, or a stop text) or "length"
     num_output_tokens: int
 
 
