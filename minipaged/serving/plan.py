@@ -40,7 +40,3 @@ class Plan:
     copies: list = field(default_factory=list)
     handed_out: list = field(default_factory=list)
     released: list = field(default_factory=list)
-
-    @property
-    def num_batched_tokens(self):
-        return sum(row.num_tokens for row in self.rows)
