@@ -14,7 +14,8 @@ from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.check import ShadowSlots
 from minipaged.memory.paged import PagedMemory
-from minipaged.model.gpt import GPT, GPTConfig
+from minipaged.model.gpt import GPT
+from minipaged.model.weights import GPTConfig, random_weights
 from minipaged.serving.engine import Engine
 from minipaged.serving.scheduler import Scheduler
 
@@ -26,11 +27,7 @@ def random_model(attention="batched", seed=0):
     """A GPT of 2 layers and 32 channels with random weights, large enough for its tokens to depend on their past."""
     torch.manual_seed(seed)
     config = GPTConfig(97, 32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48)
-    model = GPT(config, ATTENTION[attention]()).double().eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    return model
+    return GPT(config, random_weights(config, torch.float64, std=0.3), ATTENTION[attention]())
 
 
 class Recorder:

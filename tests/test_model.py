@@ -44,9 +44,11 @@ def test_the_dense_forward_treats_every_row_alone(tiny):
 def test_rotary_scores_depend_on_the_distance_alone():
     import torch
 
-    from minipaged.model.gpt import GPT, GPTConfig, rotate
+    from minipaged.model.gpt import GPT, rotate
+    from minipaged.model.weights import GPTConfig, random_weights
 
-    model = GPT(GPTConfig(10, 8, 1, 1, 1, 8, 8, max_model_len=64))
+    config = GPTConfig(10, 8, 1, 1, 1, 8, 8, max_model_len=64)
+    model = GPT(config, random_weights(config, torch.float64))
     torch.manual_seed(0)
     q, k = torch.randn(2, 1, 1, 8, dtype=torch.float64)
 
@@ -61,16 +63,17 @@ def test_query_heads_share_kv_heads_in_order():
     """Query head h reads KV head h // (num_heads // num_kv_heads): writing the KV heads out changes nothing."""
     import torch
 
-    from minipaged.model.gpt import GPT, GPTConfig
+    from minipaged.model.gpt import GPT
+    from minipaged.model.weights import GPTConfig, named, random_weights, read
 
     torch.manual_seed(0)
-    shared = GPT(GPTConfig(31, 24, 2, 6, 2, 4, 16)).double()
-    written_out = GPT(GPTConfig(31, 24, 2, 6, 6, 4, 16)).double()
-    weights = shared.state_dict()
-    for name in list(weights):
+    few, many = GPTConfig(31, 24, 2, 6, 2, 4, 16), GPTConfig(31, 24, 2, 6, 6, 4, 16)
+    shared = GPT(few, random_weights(few, torch.float64, std=0.3))
+    tensors = named(shared.weights, few)
+    for name, tensor in tensors.items():
         if "k_proj" in name or "v_proj" in name:
-            weights[name] = weights[name].unflatten(0, (2, 4)).repeat_interleave(3, dim=0).flatten(0, 1)
-    written_out.load_state_dict(weights)
+            tensors[name] = tensor.unflatten(0, (2, 4)).repeat_interleave(3, dim=0).flatten(0, 1)
+    written_out = GPT(many, read(tensors, many))
     ids = torch.randint(31, (2, 9))
     assert (shared.dense(ids) - written_out.dense(ids)).abs().max() <= 1e-12
 
@@ -135,8 +138,8 @@ def test_scenes_are_read_from_a_wheel(tmp_path):
 def test_training_learns_and_does_not_depend_on_chance(tiny):
     import torch
 
-    from minipaged.model.gpt import GPTConfig
     from minipaged.model.train import train
+    from minipaged.model.weights import GPTConfig
 
     _, tokenizer = tiny
     config = GPTConfig(tokenizer.vocab_size, 16, 1, 2, 1, 8, 16, max_model_len=1024)

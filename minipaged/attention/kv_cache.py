@@ -59,20 +59,28 @@ class KVCache:
         k, v: [num_tokens, num_kv_heads, head_dim]. slot_mapping: [num_tokens] int32, where -1 writes nothing.
         Raises ValueError for a shape that doesn't fit or a slot that doesn't exist, with nothing written.
         """
-        expected = (len(slot_mapping), *self.k[layer].shape[2:])
-        if k.shape != expected or v.shape != expected:
-            raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)}: both must be {expected} for these slots")
-        if len(slot_mapping) == 0:
-            return
-        lowest, highest = (int(slot) for slot in slot_mapping.aminmax())
+        self.writer(slot_mapping)(layer, k, v)
+
+    def writer(self, slot_mapping):
+        """Returns write(layer, k, v) for these slots. They are the same in all layers, so they are checked once a
+        step."""
+        num_tokens = len(slot_mapping)
+        lowest, highest = (int(slot) for slot in slot_mapping.aminmax()) if num_tokens else (0, -1)
         if lowest < -1 or highest >= self.num_slots:
             raise ValueError(f"slots from {lowest} to {highest}: must lie between -1 and {self.num_slots - 1}")
-        if lowest == -1:  # drop the padding here: as an index, -1 would mean the last slot
-            used = slot_mapping >= 0
-            k, v, slot_mapping = k[used], v[used], slot_mapping[used]
-        slots = slot_mapping.long()
-        self.k[layer].flatten(0, 1).index_copy_(0, slots, k.detach())  # detached: the cache keeps numbers, no history
-        self.v[layer].flatten(0, 1).index_copy_(0, slots, v.detach())
+        used = slot_mapping >= 0 if lowest == -1 else None  # as an index, -1 would mean the last slot
+        slots = (slot_mapping if used is None else slot_mapping[used]).long()
+
+        def write(layer, k, v):
+            expected = (num_tokens, *self.k[layer].shape[2:])
+            if k.shape != expected or v.shape != expected:
+                raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)}: both must be {expected} for these slots")
+            if used is not None:
+                k, v = k[used], v[used]
+            for tensor, new in ((self.k[layer], k), (self.v[layer], v)):
+                tensor.flatten(0, 1).index_copy_(0, slots, new.detach())  # detached: numbers are kept, no history
+
+        return write
 
     def apply(self, plan):
         """Do what a step asks of whole blocks before anything is computed: poison first, then copies.

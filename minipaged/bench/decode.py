@@ -14,6 +14,7 @@ import torch
 
 from minipaged.bench.measure import Spread, progress, table, whole_list, whole_option
 from minipaged.memory.block_table import blocks_for
+from minipaged.model.weights import named
 from minipaged.serving.llm import LLM
 from minipaged.serving.sequence import SamplingParams
 
@@ -64,7 +65,7 @@ def hugging_face(model):
         eos_token_id=None,  # nothing ends an answer but its length
     )
     llama = transformers.LlamaForCausalLM(config)
-    llama.model.load_state_dict(model.state_dict())
+    llama.model.load_state_dict(named(model.weights, ours))
     return llama.eval()
 
 
@@ -138,7 +139,7 @@ def shares(llm, given, max_tokens):
     scheduler.schedule = timed("scheduler", scheduler.schedule)
     scheduler.commit = timed("scheduler", scheduler.commit)
     attention.plan = lambda *arguments: timed("attention", plan(*arguments))
-    engine.model.forward = timed("model", engine.model.forward)
+    engine.model = timed("model", engine.model)
 
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     for prompt in given:

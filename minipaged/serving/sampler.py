@@ -19,14 +19,15 @@ def choose(plan, logits):
     """
     if not plan.due:
         return []
-    if logits.isnan().any():
+    logprobs = logits.log_softmax(dim=-1)
+    if logprobs[:, 0].isnan().any():  # one NaN among a row's logits makes all of its log-probabilities NaN
         raise FloatingPointError("the logits are NaN")
     tokens = logits.argmax(dim=-1)
     drawn = [i for i, sequence in enumerate(plan.due) if sequence.request.params.temperature > 0]
     if drawn:
         sequences = [plan.due[i] for i in drawn]
         tokens[drawn] = draw(distribution(logits[drawn], [each.request.params for each in sequences]), sequences)
-    logprobs = logits.log_softmax(dim=-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    logprobs = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return list(map(Continuation, plan.due, tokens.tolist(), logprobs.tolist()))
 
 
