@@ -53,7 +53,7 @@ def test_rotary_scores_depend_on_the_distance_alone():
     q, k = torch.randn(2, 1, 1, 8, dtype=torch.float64)
 
     def score(i, j):
-        return (rotate(q, model.cos[[i]], model.sin[[i]]) * rotate(k, model.cos[[j]], model.sin[[j]])).sum().item()
+        return (rotate(q, model.turn[[i]]) * rotate(k, model.turn[[j]])).sum().item()
 
     assert score(9, 4) == pytest.approx(score(40, 35), abs=1e-12)
     assert abs(score(9, 4) - score(9, 5)) > 1e-3

@@ -5,6 +5,7 @@ What the layers of a step have in common (who is attended with whom, their table
 The cache itself is never changed here. Lesson 05 shows what the gathering costs.
 """
 
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,13 @@ import torch.nn.functional as F
 
 from minipaged.attention.reference import check_arguments
 
-WORKSPACE_TOKENS = 8192  # K and V of so many tokens are gathered at a time: 2 MB each for the tiny model
+WORKSPACE_TOKENS = 16384  # K and V of so many tokens are gathered at a time: 4 MB each for the tiny model
+MANY = 16  # from so many sequences on, padding queries saves more than it costs
 SHORT = 64  # so many tokens of padding cost less than one more group
 
 
 class Group(NamedTuple):
-    """Sequences that are attended together: many with one query each, or one with many queries.
+    """Sequences that are attended together: each has one query, or all have as many queries and as many keys.
 
     Their blocks are copied into `gathered`: K and V, each [num_seqs * num_blocks, numbers in a block]. `dense` is the
     same memory, cut to the longest sequence: K and V, each [num_seqs, num_kv_heads, num_keys, head_dim].
@@ -67,40 +69,46 @@ class BatchedAttention:
     def _groups(self, cache, tables, lengths, starts):
         """Who is attended with whom. Sequences without keys or without queries are in no group: their output is zeros.
 
-        A sequence with several queries (a chunk of a prompt) is a group of its own. Those with one query are sorted by
-        length, and one joins a group whose longest is at most twice its own length, or at most SHORT tokens longer:
-        everyone in a group costs as much as its longest.
+        Sequences with several queries (chunks of prompts) share a group if they have as many queries and keys. Those
+        with one query are sorted by length, and one joins a group whose longest is at most twice its own length, or at
+        most SHORT tokens longer: everyone in a group costs as much as its longest.
         """
-        block_size = cache.shape[1]
-        groups, decodes = [], []
+        groups, decodes, chunks = [], [], defaultdict(list)
         for i, length in enumerate(lengths):
             num_queries = starts[i + 1] - starts[i]
             if length and num_queries == 1:
                 decodes.append(i)
             elif length and num_queries:
-                groups.append(self._chunk(cache, tables[i : i + 1], length, slice(starts[i], starts[i + 1])))
+                chunks[num_queries, length].append(i)
+        for (num_queries, length), alike in chunks.items():
+            room = self._room(cache, length)
+            for members in (alike[j : j + room] for j in range(0, len(alike), room)):
+                rows = [row for i in members for row in range(starts[i], starts[i + 1])]
+                groups.append(self._chunks(cache, tables[members], length, num_queries, rows))
         decodes.sort(key=lambda i: lengths[i], reverse=True)
         while decodes:
             longest = lengths[decodes[0]]
             shortest = min((longest + 1) // 2, longest - SHORT)
-            room = max(1, self.workspace_tokens // (-(-longest // block_size) * block_size))
-            members = sorted(i for i in decodes[:room] if lengths[i] >= shortest)
+            members = sorted(i for i in decodes[: self._room(cache, longest)] if lengths[i] >= shortest)
             decodes = decodes[len(members) :]
             rows = [starts[i] for i in members]
             groups.append(self._decodes(cache, tables[members], [lengths[i] for i in members], rows))
         return groups
 
-    def _chunk(self, cache, table, length, rows):
-        """One sequence whose last positions are the queries: each sees the keys up to its own position."""
+    def _room(self, cache, length):
+        """How many sequences of this length can be gathered together."""
+        block_size = cache.shape[1]
+        return max(1, self.workspace_tokens // (-(-length // block_size) * block_size))
+
+    def _chunks(self, cache, tables, length, num_queries, rows):
+        """Sequences whose last positions are the queries: each sees the keys up to its own position."""
         position = np.arange(length)
-        visible = position <= position[rows.start - rows.stop :, None]  # [num_queries, num_keys]
-        return self._group(cache, rows, table, length, visible)
+        visible = position <= position[length - num_queries :, None]  # [num_queries, num_keys]
+        return self._group(cache, rows, tables, length, visible)
 
     def _decodes(self, cache, tables, lengths, rows):
         """Sequences with one query each, which sees every key: only what fills up the shorter ones has to be hidden."""
         block_size, longest = cache.shape[1], max(lengths)
-        adjacent = rows[-1] - rows[0] == len(rows) - 1
-        rows = slice(rows[0], rows[-1] + 1) if adjacent else torch.tensor(rows, device=cache.device)
         if min(lengths) == longest:
             return self._group(cache, rows, tables, longest)
         num_blocks = -(-longest // block_size)
@@ -112,6 +120,8 @@ class BatchedAttention:
 
     def _group(self, cache, rows, tables, num_keys, visible=None, unwritten=None):
         _, block_size, *per_token = cache.shape
+        adjacent = rows[-1] - rows[0] == len(rows) - 1
+        rows = slice(rows[0], rows[-1] + 1) if adjacent else torch.tensor(rows, device=cache.device)
         tables = tables[:, : -(-num_keys // block_size)]
         if tables.size and not (tables.min() >= 0 and tables.max() < len(cache)):
             wrong = f"{tables.min()} to {tables.max()}"
@@ -152,10 +162,13 @@ def attend(q, k_cache, v_cache, group, scale):
         # One query each. The query heads that read the same KV head stand as rows of one head, so that its keys are
         # read once for all of them: [num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim].
         folded = q.view(len(q), k.shape[1], -1, k.shape[3])
-        return F.scaled_dot_product_attention(folded, k, v, attn_mask=group.mask, scale=scale).flatten(1, 2)
-    heads_first = q.transpose(0, 1).unsqueeze(0)  # [1, num_heads, num_queries, head_dim]
+        if padded := folded.shape[2] % 4 == 3 and len(q) >= MANY:
+            folded = F.pad(folded, (0, 0, 0, 1))  # on a CPU, products with 4 rows are faster than those with 3
+        out = F.scaled_dot_product_attention(folded, k, v, attn_mask=group.mask, scale=scale)
+        return (out[:, :, :-1] if padded else out).flatten(1, 2)
+    heads_first = q.unflatten(0, (len(k), -1)).transpose(1, 2)  # [num_seqs, num_heads, num_queries, head_dim]
     out = F.scaled_dot_product_attention(heads_first, k, v, attn_mask=group.mask, scale=scale, enable_gqa=True)
-    return out.squeeze(0).transpose(0, 1)
+    return out.transpose(1, 2).flatten(0, 1)
 
 
 def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale):

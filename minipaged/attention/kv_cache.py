@@ -43,6 +43,8 @@ class KVCache:
         self.k = [torch.full(shape, fill, dtype=dtype, device=device) for _ in range(num_layers)]
         self.v = [torch.full(shape, fill, dtype=dtype, device=device) for _ in range(num_layers)]
         self.tensors = [*self.k, *self.v]
+        # The same memory slot by slot: [num_slots, num_kv_heads, head_dim].
+        self._k_slots, self._v_slots = ([tensor.flatten(0, 1) for tensor in side] for side in (self.k, self.v))
 
     @property
     def num_slots(self):
@@ -70,15 +72,15 @@ class KVCache:
             raise ValueError(f"slots from {lowest} to {highest}: must lie between -1 and {self.num_slots - 1}")
         used = slot_mapping >= 0 if lowest == -1 else None  # as an index, -1 would mean the last slot
         slots = (slot_mapping if used is None else slot_mapping[used]).long()
+        expected = (num_tokens, *self.k[0].shape[2:])
 
         def write(layer, k, v):
-            expected = (num_tokens, *self.k[layer].shape[2:])
             if k.shape != expected or v.shape != expected:
                 raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)}: both must be {expected} for these slots")
             if used is not None:
                 k, v = k[used], v[used]
-            for tensor, new in ((self.k[layer], k), (self.v[layer], v)):
-                tensor.flatten(0, 1).index_copy_(0, slots, new.detach())  # detached: numbers are kept, no history
+            self._k_slots[layer].index_copy_(0, slots, k.detach())  # detached: the cache keeps numbers, no history
+            self._v_slots[layer].index_copy_(0, slots, v.detach())
 
         return write
 

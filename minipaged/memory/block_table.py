@@ -54,4 +54,8 @@ class BlockTable:
         """The slots of positions start .. stop - 1. Raises ValueError as translate does."""
         if start > stop:
             raise ValueError(f"slots from {start} to {stop}: the start must not lie behind the stop")
-        return [self.slot(position) for position in range(start, stop)]
+        blocks, size = self.blocks, self.block_size
+        if start < stop and not 0 <= start < stop <= len(blocks) * size:
+            for position in (start, stop - 1):
+                self.translate(position)  # raises for the one that has no slot
+        return [blocks[position // size] * size + position % size for position in range(start, stop)]

@@ -13,14 +13,14 @@ import torch
 import torch.nn.functional as F
 
 
-def rotate(x, cos, sin):
-    """Turn channels i and i + head_dim / 2 of x [..., num_tokens, heads, head_dim] by an angle for each token.
+def rotate(x, turn):
+    """Turn each pair of channels of x [..., num_tokens, heads, head_dim] by an angle that grows with the position.
 
-    cos, sin: [num_tokens, 1, head_dim], rows of GPT.cos and GPT.sin: first * cos - second * sin stands in the first
-    half, second * cos + first * sin in the second. Pairing the halves is the layout of Hugging Face's Llama weights.
+    Channels 2i and 2i + 1 are the two parts of a complex number. turn: [num_tokens, 1, head_dim / 2] complex, of length
+    one: rows of GPT.turn.
     """
-    other_half = x.roll(x.shape[-1] // 2, dims=-1)
-    return torch.addcmul(x * cos, other_half, sin)
+    pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turn).view(x.shape)
 
 
 class GPT:
@@ -31,14 +31,11 @@ class GPT:
         self.config, self.weights, self.attention = config, weights, attention
         self.scale = config.head_dim**-0.5
         self.heads = [config.num_heads, config.num_kv_heads]
-        self.root_size = config.hidden_size**0.5
         dtype = weights.embedding.dtype
-        self.least = torch.tensor((config.rms_norm_eps * config.hidden_size) ** 0.5, dtype=dtype)
+        self.eps = torch.tensor(config.rms_norm_eps, dtype=dtype)
         frequency = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
         angle = torch.outer(torch.arange(config.max_model_len, dtype=torch.float64), frequency).unsqueeze(1)
-        cos, sin = angle.cos(), angle.sin()  # [max_model_len, 1, head_dim / 2]
-        self.cos = torch.cat([cos, cos], dim=-1).to(dtype)
-        self.sin = torch.cat([-sin, sin], dim=-1).to(dtype)
+        self.turn = torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))  # [max_model_len, 1, head_dim / 2]
 
     def __call__(self, batch, cache):
         """One step of the engine over a flat batch of tokens, whichever sequences they belong to.
@@ -57,7 +54,7 @@ class GPT:
             return attend
 
         hidden = self.hidden(batch.token_ids, batch.positions, map(attend_in, range(self.config.num_layers)))
-        return self.logits(hidden[batch.logit_rows])
+        return self.logits(hidden.index_select(0, batch.logit_rows))
 
     def dense(self, token_ids):
         """The oracle: token_ids [num_seqs, num_tokens] -> logits [num_seqs, num_tokens, vocab_size], no cache."""
@@ -78,9 +75,9 @@ class GPT:
         the shape of q.
         """
         x = F.embedding(token_ids, self.weights.embedding)
-        cos, sin = self.cos[positions], self.sin[positions]
+        turn = self.turn.index_select(0, positions)
         for layer, attend in zip(self.weights.layers, attends):
-            q, k, v = self.split_heads(self.norm(x, layer.attention_norm) @ layer.qkv, cos, sin)
+            q, k, v = self.split_heads(self.norm(x, layer.attention_norm) @ layer.qkv, turn)
             x = x + attend(q, k, v).flatten(-2) @ layer.out
             gate, up = (self.norm(x, layer.mlp_norm) @ layer.gate_up).chunk(2, dim=-1)
             x = x + (F.silu(gate) * up) @ layer.down  # SwiGLU: one projection gates the other
@@ -89,18 +86,19 @@ class GPT:
     def norm(self, x, weight):
         """RMSNorm: divide x [..., hidden_size] by its root mean square, then scale its channels.
 
-        sqrt(mean(x^2) + eps) is hypot(|x|, least) / sqrt(hidden_size), where least is sqrt(eps * hidden_size). So it
-        takes half the time of torch's rms_norm, and there are nine of them in a step.
+        The mean of the squares is |x|^2 / hidden_size. Put this way it takes half the time of torch's rms_norm, and
+        there are nine of them in a step.
         """
-        length = torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.least)
-        return x / (length / self.root_size) * weight
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        mean_square = torch.addcmul(self.eps, length, length, value=1 / self.config.hidden_size)  # and eps, against 0
+        return x * mean_square.rsqrt() * weight
 
-    def split_heads(self, qkv, cos, sin):
+    def split_heads(self, qkv, turn):
         """[..., num_tokens, all heads * head_dim] -> q, k, v, each [..., num_tokens, heads, head_dim]; q, k rotated."""
         num_heads, num_kv_heads = self.heads
         qkv = qkv.view(*qkv.shape[:-1], -1, self.config.head_dim)
-        qk, v = qkv.split([num_heads + num_kv_heads, num_kv_heads], dim=-2)
-        q, k = rotate(qk, cos, sin).split([num_heads, num_kv_heads], dim=-2)
+        qk, v = qkv.split_with_sizes([num_heads + num_kv_heads, num_kv_heads], dim=-2)
+        q, k = rotate(qk, turn).split_with_sizes([num_heads, num_kv_heads], dim=-2)
         return q, k, v
 
     def logits(self, hidden):

@@ -1,8 +1,9 @@
 """A model's weights: which there are, and how they are called in a file.
 
 A file has the names and the layout of Hugging Face's Llama, so that its weights can be used elsewhere. In memory,
-projections that read the same input are one matrix (one product is faster than three), and a matrix stands as
-[inputs, outputs], so that applying it is `x @ matrix`.
+projections that read the same input are one matrix (one product is faster than three); a matrix stands as
+[inputs, outputs], so that applying it is `x @ matrix`; and channels that are rotated together stand side by side, where
+the file has channel i with i + head_dim / 2.
 """
 
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def read(named, config):
     """Weights from tensors by Hugging Face's names, without the leading "model." of its LlamaForCausalLM."""
 
     def stacked(parts):
-        tensor = torch.cat([named[name] for name, _ in parts])
+        tensor = torch.cat([paired(name, named[name], (2, config.head_dim // 2)) for name, _ in parts])
         return tensor.t().contiguous() if tensor.ndim == 2 else tensor
 
     layers = [LayerWeights(*map(stacked, layer_names(i, config))) for i in range(config.num_layers)]
@@ -82,8 +83,17 @@ def named(weights, config):
     for i, layer in enumerate(weights.layers):
         for tensor, parts in zip(layer, layer_names(i, config)):
             pieces = tensor.split([size for _, size in parts], dim=-1)
-            tensors |= {name: piece.t().contiguous() for piece, (name, _) in zip(pieces, parts)}
+            for piece, (name, _) in zip(pieces, parts):
+                tensors[name] = paired(name, piece.t(), (config.head_dim // 2, 2)).contiguous()
     return tensors
+
+
+def paired(name, tensor, pairs):
+    """A tensor of a file with the outputs of every head in another order, if q or k: as if they stood in a table of
+    this shape and were read column by column."""
+    if "q_proj" not in name and "k_proj" not in name:
+        return tensor
+    return tensor.unflatten(0, (-1, *pairs)).transpose(1, 2).flatten(0, 2)
 
 
 def random_weights(config, dtype=torch.float32, std=0.02):

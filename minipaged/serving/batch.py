@@ -6,6 +6,7 @@ Lesson 05 walks through one.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 
@@ -41,4 +42,5 @@ class Batch:
         width = max(map(len, tables), default=0)
         padded = [blocks + [-1] * (width - len(blocks)) for blocks in tables]
         columns = (token_ids, positions, slot_mapping, padded, seq_lens, query_start_loc, logit_rows)
-        return cls(*(torch.tensor(column, dtype=torch.int32) for column in columns))
+        # By way of numpy, which reads a list several times as fast as torch does.
+        return cls(*(torch.from_numpy(np.array(column, dtype=np.int32)) for column in columns))
