@@ -126,7 +126,8 @@ class PagedMemory:
 
         Raises ValueError unless that is exactly how many have slots: the memory and the scheduler then disagree.
         """
-        num_slots = self.table(seq_id).num_tokens
+        table = self._tables.get(seq_id) or self.table(seq_id)
+        num_slots = table.num_tokens
         if num_computed_tokens != num_slots:
             raise ValueError(f"sequence {seq_id!r}: {num_computed_tokens} tokens computed, but {num_slots} have slots")
 

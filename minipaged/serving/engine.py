@@ -83,6 +83,8 @@ class Engine:
         token_ids = self.encode(prompt)
         if params.stop_texts and self.tokenizer is None:
             raise ValueError(f"stop={params.stop!r}: this engine has no tokenizer, so it can't see texts")
+        if params.logprobs is not None and params.logprobs > self.vocab_size:
+            raise ValueError(f"logprobs={params.logprobs}: at most {self.vocab_size}, the size of the vocabulary")
         num_left = self.max_model_len - len(token_ids)
         if num_left <= 0:
             if log is not None:

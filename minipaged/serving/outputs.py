@@ -1,8 +1,17 @@
 """What a user gets back. Names are vLLM's (outputs.py)."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from minipaged.serving.stopping import first_stop
+
+
+class Logprob(NamedTuple):
+    """What the model thought of a token: the likeliest has rank 1. decoded_token is None without a tokenizer."""
+
+    logprob: float
+    rank: int
+    decoded_token: str | None
 
 
 @dataclass(frozen=True)
@@ -11,7 +20,8 @@ class CompletionOutput:
 
     text ends before the stop text that ended it; token_ids are all that were generated. cumulative_logprob: of these
     tokens under the model itself. finish_reason: "stop", "length", or None while it grows. stop_reason: the stop text
-    that ended it, if one did.
+    that ended it, if one did. logprobs: if asked for, a dict for each generated token: token id -> Logprob of that token
+    and of the likeliest ones.
     """
 
     index: int
@@ -20,6 +30,7 @@ class CompletionOutput:
     cumulative_logprob: float
     finish_reason: str | None
     stop_reason: str | None = None
+    logprobs: list | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,16 @@ def completion(sequence, tokenizer):
     if tokenizer:
         text = tokenizer.decode(token_ids)
         text = text[: first_stop(text, sequence.request.params.stop_texts)[0]]
-    return CompletionOutput(
-        sequence.index, text, token_ids, sequence.cumulative_logprob, sequence.finish_reason, sequence.stop_reason
-    )
+    logprobs = None
+    if sequence.request.params.logprobs is not None:
+        logprobs = [with_texts(facts, tokenizer) for facts in sequence.logprobs]
+    ending = sequence.finish_reason, sequence.stop_reason
+    return CompletionOutput(sequence.index, text, token_ids, sequence.cumulative_logprob, *ending, logprobs)
+
+
+def with_texts(facts, tokenizer):
+    """{token: (logprob, rank)} -> {token: Logprob}."""
+    return {
+        token: Logprob(logprob, rank, tokenizer.decode([token]) if tokenizer else None)
+        for token, (logprob, rank) in facts.items()
+    }

@@ -18,11 +18,16 @@ class Row(NamedTuple):
 
 
 class Continuation(NamedTuple):
-    """A due sequence goes on with this token."""
+    """A due sequence goes on with this token.
+
+    logprobs, where its parameters ask for them: token -> (log-probability, rank from 1) of this and the likeliest
+    tokens.
+    """
 
     parent: Sequence
     token: int
     logprob: float
+    logprobs: dict | None = None
 
 
 @dataclass

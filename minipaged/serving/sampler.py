@@ -28,8 +28,23 @@ def choose(plan, logits):
     if drawn:
         sequences = [plan.due[i] for i in drawn]
         tokens[drawn] = draw(distribution(logits[drawn], [each.request.params for each in sequences]), sequences)
-    logprobs = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-    return list(map(Continuation, plan.due, tokens.tolist(), logprobs.tolist()))
+    chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    continuations = list(map(Continuation, plan.due, tokens.tolist(), chosen.tolist()))
+    for i, (sequence, token, logprob, _) in enumerate(continuations):
+        if (n := sequence.request.params.logprobs) is not None:
+            continuations[i] = Continuation(sequence, token, logprob, ranked(logprobs[i], token, n))
+    return continuations
+
+
+def ranked(logprobs, token, n):
+    """One row of log-probabilities [vocab_size] -> {token: (log-probability, rank)} of a token and of the n likeliest.
+
+    The likeliest has rank 1. The token comes first, and is one of the n or one more.
+    """
+    values, tokens = logprobs.topk(n)
+    likeliest = {t: (value, rank) for rank, (t, value) in enumerate(zip(tokens.tolist(), values.tolist()), start=1)}
+    value = logprobs[token]
+    return {token: (value.item(), 1 + int((logprobs > value).sum()))} | likeliest
 
 
 def uniform(sequence):

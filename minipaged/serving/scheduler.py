@@ -91,7 +91,7 @@ class Scheduler:
         Returns 0, with nothing changed, if the pool has too few free blocks.
         """
         sequence = request.sequences[0]
-        name, start, total = sequence.name, sequence.num_computed_tokens, sequence.num_tokens
+        name, start, total = sequence.name, sequence.num_computed_tokens, len(sequence.token_ids)
         num_tokens = min(total - start, budget)
         copies = self.memory.grow([(name, num_tokens)])
         if copies is None:
@@ -161,11 +161,13 @@ class Scheduler:
         for sequence, start, num_tokens in plan.rows:
             sequence.num_computed_tokens = start + num_tokens
             self.memory.commit(sequence.name, sequence.token_ids, start + num_tokens)
-        for (sequence, token, logprob), (finish_reason, stop_reason) in zip(continuations, reasons):
+        for (sequence, token, logprob, logprobs), (finish_reason, stop_reason) in zip(continuations, reasons):
             if self.log is not None:
                 self.log.append(Sampled(sequence.name, token, sequence.num_tokens))
             sequence.token_ids.append(token)
             sequence.cumulative_logprob += logprob
+            if logprobs is not None:
+                sequence.logprobs.append(logprobs)
             if finish_reason is not None:
                 sequence.finish_reason, sequence.stop_reason = finish_reason, stop_reason
                 self._finish(sequence)

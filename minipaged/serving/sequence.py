@@ -28,6 +28,7 @@ class SamplingParams:
     act on what the temperature has made, top_k first. seed: makes a request's draws repeatable whatever else is in
     the batch; None: the engine gives one. max_tokens: the most tokens to generate. ignore_eos: go on after the end of
     text. stop: a text, or several, that ends the generation where it first appears; it is not part of the answer.
+    logprobs: tell, for each generated token, its log-probability and those of so many likeliest ones; None: don't.
     """
 
     temperature: float = 1.0
@@ -37,6 +38,7 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     stop: str | list | None = None
+    logprobs: int | None = None
 
     def __post_init__(self):
         if not 0 <= self.temperature < math.inf:
@@ -47,6 +49,8 @@ class SamplingParams:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
         whole("top_k", self.top_k, least=-1)
+        if self.logprobs is not None:
+            whole("logprobs", self.logprobs, least=0)
         for text in self.stop_texts:
             if not (isinstance(text, str) and text):
                 raise ValueError(f"stop={self.stop!r}: must be a text or a list of texts, none of them empty")
@@ -71,13 +75,12 @@ class Sequence:
     token_ids: list
     num_computed_tokens: int = 0
     cumulative_logprob: float = 0.0  # of the generated tokens, under the model itself
+    logprobs: list = field(default_factory=list)  # if asked for, a Continuation's of each generated token
     finish_reason: str | None = None  # "stop", "length" or "abort"
     stop_reason: str | None = None  # the text that stopped it, if one did
 
-    @property
-    def name(self):
-        """What the memory and the events call this sequence."""
-        return self.request.request_id
+    def __post_init__(self):
+        self.name = self.request.request_id  # what the memory and the events call this sequence
 
     @property
     def num_tokens(self):
