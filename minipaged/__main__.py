@@ -12,30 +12,12 @@ from importlib import import_module
 
 from minipaged import cli
 from minipaged.arguments import whole
+from minipaged.commandline import Parser, exit_status, number
 from minipaged.serving.sequence import SamplingParams
 
 BENCHMARKS = ("decode", "bookkeeping")
 PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
 MAX_SLOTS = 2**20  # of the pool: 2 GiB of K and V for the tiny model in float32
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line, and exit status 2."""
-        hint = " (--help lists what is allowed)" if message.startswith("unrecognized") else ""
-        self.exit(2, f"minipaged: {message}{hint}\n")
-
-
-def number(kind, name):
-    """A type for argparse: `kind` is int or float. Ranges are checked where the numbers are used."""
-
-    def parse(text):
-        try:
-            return kind(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} must be {name}") from None
-
-    return parse
 
 
 def some_text(text):
@@ -50,13 +32,13 @@ def some_text(text):
 
 
 def parse_args(argv):
-    parser = Parser(prog="python -m minipaged", description="A paged KV cache for a small GPT.", allow_abbrev=False)
+    parser = Parser(prog="python -m minipaged", description="A paged KV cache for a small GPT.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     about = "complete prompts"
-    generate = commands.add_parser("generate", help=about, description=about.capitalize() + ".", allow_abbrev=False)
+    generate = commands.add_parser("generate", help=about, description=about.capitalize() + ".")
     add_generate(generate)
     about = f"measure: {' or '.join(BENCHMARKS)}"
-    bench = commands.add_parser("bench", help=about, description=about.capitalize() + ".", allow_abbrev=False)
+    bench = commands.add_parser("bench", help=about, description=about.capitalize() + ".")
     bench.add_argument("name", metavar="NAME", choices=BENCHMARKS, help=f"one of {', '.join(BENCHMARKS)}")
     bench.add_argument("argv", nargs=argparse.REMAINDER, metavar="...", help="passed on; try NAME --help")
     args = parser.parse_args(argv)
@@ -159,25 +141,13 @@ def unwind(number, frame):
 
 def main(argv=None):
     on_signals(leave_at_once)
-    if sys.stdout is None:
-        print("minipaged: there is no standard output to write to", file=sys.stderr)
-        return 2
+    return exit_status("minipaged", lambda: run(argv))
+
+
+def run(argv):
     sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 shows "?" for what it can't show
-    try:
-        args = parse_args(argv)
-        status = {"generate": generate, "bench": bench}[args.command](args)
-        sys.stdout.flush()  # here, where its errors are caught
-        return status or 0
-    except ValueError as error:  # the one place for whatever was wrong in the input
-        message = " ".join(str(error).splitlines())
-    except OSError as error:
-        if error.filename is None:  # stdout itself: nothing more can be written to it, not even what is left at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader has seen enough
-            return 0
-        message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    print(f"minipaged: {message}", file=sys.stderr)
-    return 2
+    args = parse_args(argv)
+    return {"generate": generate, "bench": bench}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -342,6 +342,19 @@ def test_decodes_in_any_order_of_their_lengths(attention):
         check(attention, make_case([*lengths, 80, 1], [1, 1, 0, 1, 2, 1]))
 
 
+def test_chunks_alike_in_any_company(attention):
+    """As many queries and keys as another, next to it or not; more of them than are gathered together."""
+    check(attention, make_case([12, 12, 12], [5, 5, 5]))
+    check(attention, make_case([12, 7, 12, 12, 9, 12], [5, 1, 5, 12, 0, 5]))
+    check(attention, make_case([3000] * 7, [2] * 7, heads=(1, 1), head_dim=2, block_size=16))
+
+
+@pytest.mark.parametrize("heads_per_kv_head", range(1, 9))
+def test_many_decodes_for_any_number_of_heads(attention, heads_per_kv_head):
+    lengths = [random.Random(heads_per_kv_head).randint(1, 9) for _ in range(20)]
+    check(attention, make_case(lengths, [1] * 20, heads=(2 * heads_per_kv_head, 2), head_dim=4))
+
+
 def test_a_batch_of_nothing(attention, torch):
     check(attention, make_case([5, 0], [0, 0]))
     case = make_case([5], [1])

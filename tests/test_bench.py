@@ -11,6 +11,10 @@ import pytest
 from minipaged.bench import bookkeeping
 from minipaged.bench.measure import Spread, table
 
+needs_transformers = pytest.mark.skipif(
+    not importlib.util.find_spec("transformers"), reason="transformers isn't installed: the extra 'compare'"
+)
+
 
 def test_bookkeeping_prints_json(capsys):
     bookkeeping.main(["--sequences", "2,5", "--context", "40", "--runs", "3", "--json"])
@@ -75,10 +79,25 @@ def test_decode_prints_json(decoded):
         assert sum(row["shares"].values()) == pytest.approx(1)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("transformers"), reason="transformers isn't installed")
+@pytest.mark.skipif(
+    not importlib.util.find_spec("transformers"), reason="transformers isn't installed: the extra 'compare'"
+)
 def test_both_sides_generate_the_same_tokens(decoded):
     assert [row["same_tokens"] for row in decoded["rows"]] == [1, 3]
     assert all(row["ratio"] > 0 for row in decoded["rows"])
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("transformers"), reason="transformers isn't installed: the extra 'compare'"
+)
+def test_continuous_batching_generates_the_same_tokens_too():
+    from minipaged.bench import decode, hugging_face
+
+    if not hugging_face.can_batch_continuously():
+        pytest.skip(decode.NO_CONTINUOUS)
+    llm, batch = decode.engine(3, 5, 20), decode.prompts(3, 5, 1024)
+    llama = hugging_face.same_model(llm.engine.model)
+    assert hugging_face.run_continuous(llama, batch, 20) == decode.run_engine(llm, batch, 20)
 
 
 def test_decode_without_transformers_says_so_and_shows_the_engine(monkeypatch, capsys):

@@ -68,6 +68,57 @@ def test_the_log_probability_of_an_answer(llm):
     assert output.outputs[0].cumulative_logprob == pytest.approx(expected, abs=1e-9)
 
 
+def test_the_log_probabilities_of_each_token_and_of_the_likeliest(llm):
+    """Against the dense model: raw ones, before temperature, with the rank in the whole vocabulary."""
+    import torch
+
+    prompts, wanted = ["KING:\nWhat", "O"], params(temperature=1.5, seed=5, max_tokens=12)
+    asked = [params(temperature=1.5, seed=5, max_tokens=12, logprobs=n) for n in (3, 0)]
+    outputs = llm.generate(prompts, asked)
+    for output, n in zip(outputs, (3, 0)):
+        ids = output.prompt_token_ids + output.outputs[0].token_ids
+        dense = llm.engine.model.dense(torch.tensor([ids]))[0].log_softmax(dim=-1)[len(output.prompt_token_ids) - 1 :]
+        assert len(output.outputs[0].logprobs) == 12
+        for token, row, told in zip(output.outputs[0].token_ids, dense, output.outputs[0].logprobs):
+            ranked = row.argsort(descending=True).tolist()
+            assert set(told) == {token, *ranked[:n]}
+            for each, logprob in told.items():
+                assert logprob.logprob == pytest.approx(row[each].item(), abs=1e-9)
+                assert ranked[logprob.rank - 1] == each
+                assert logprob.decoded_token == llm.engine.tokenizer.decode([each])
+        own = [told[token].logprob for token, told in zip(output.outputs[0].token_ids, output.outputs[0].logprobs)]
+        assert sum(own) == pytest.approx(output.outputs[0].cumulative_logprob, abs=1e-9)
+    assert any(
+        told[token].rank > 3 for told, token in zip(outputs[1].outputs[0].logprobs, outputs[1].outputs[0].token_ids)
+    )
+    without = llm.generate(prompts, wanted)
+    assert [each.outputs[0].logprobs for each in without] == [None, None]
+    assert [each.outputs[0].token_ids for each in without] == [each.outputs[0].token_ids for each in outputs]
+
+
+def test_wrong_logprobs_are_named(llm):
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(ValueError, match=f"logprobs={wrong}"):
+            params(logprobs=wrong)
+    with pytest.raises(ValueError, match="logprobs=1025: at most 1024"):
+        llm.generate(["O"], params(logprobs=1025))
+
+
+def test_a_program_for_vllm_runs_with_another_import_and_another_model(capsys):
+    """The shape of vLLM's first offline example: plain calls, attributes by name."""
+    from minipaged import LLM, SamplingParams
+
+    prompts = ["ROMEO:", "The king of", "To be, or not"]
+    sampling_params = SamplingParams(temperature=0.8, top_p=0.95)
+    llm = LLM(model="tiny")
+    outputs = llm.generate(prompts, sampling_params)
+    for prompt, output in zip(prompts, outputs):
+        assert output.prompt == prompt
+        assert output.finished and output.request_id
+        assert isinstance(output.outputs[0].text, str)
+        assert 1 <= len(output.outputs[0].token_ids) <= 16
+
+
 def test_a_stream_gives_every_token_and_ends_as_generate_does(llm):
     prompts, wanted = ["KING:\nWhat", "O"], params(temperature=1, seed=1, max_tokens=7)
     seen = {}

@@ -159,7 +159,7 @@ def test_rows_with_different_parameters_do_not_mix():
 
 def test_the_same_distribution_as_hugging_face():
     """Its logits processors, in its order, on the same logits."""
-    transformers = pytest.importorskip("transformers", reason="an optional check: pip install transformers")
+    transformers = pytest.importorskip("transformers", reason="transformers isn't installed: the extra 'compare'")
     import torch
 
     from minipaged.serving.sampler import distribution

@@ -4,21 +4,14 @@ Reads the command line and nothing else. torch and the model are loaded last, wh
 """
 
 import argparse
-import os
 import sys
 from dataclasses import replace
 
+from minipaged.commandline import Parser, exit_status
 from visualize.scenarios import MIXED, Run
 from visualize.signals import Signals
 
 MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line, and exit status 2."""
-        hint = " (--help lists what is allowed)" if message.startswith("unrecognized") else ""
-        self.exit(2, f"visualize: {message}{hint}\n")
 
 
 def whole(least, most):
@@ -39,7 +32,7 @@ def whole(least, most):
 def parse_args(argv):
     settings = MIXED.settings
     about = "Watch requests share one paged KV cache, block by block."
-    parser = Parser(prog="python -m visualize", description=about, allow_abbrev=False)
+    parser = Parser(prog="python -m visualize", description=about)
     parser.add_argument("--seed", type=whole(0, 2**31), default=0, help="of the generated text (default 0)")
     parser.add_argument("--num-blocks", type=whole(1, 4096), default=settings["num_blocks"], metavar="N",
                         help="blocks in the pool (default %(default)s)")  # fmt: skip
@@ -62,22 +55,12 @@ def parse_args(argv):
 
 
 def main(argv=None):
-    args = parse_args(argv)
-    if sys.stdout is None:
-        print("visualize: there is no standard output to show anything on", file=sys.stderr)
-        return 2
-    try:
-        with Signals() as signals:
-            run(args, signals)
-    except OSError as error:
-        if error.filename is None:  # stdout itself: nothing more can be written to it, not even what is left at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader has seen enough
-            return 0
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"visualize: {place}{error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status("visualize", lambda: start(parse_args(argv)))
+
+
+def start(args):
+    with Signals() as signals:
+        run(args, signals)
 
 
 def run(args, signals):
@@ -90,11 +73,7 @@ def run(args, signals):
         with signals.held():
             from minipaged.serving.llm import LLM  # imports torch: seconds
 
-            try:
-                llm = LLM(seed=args.seed, **scenario.settings)
-            except ValueError as error:
-                print(f"visualize: {error}", file=sys.stderr)
-                raise SystemExit(2) from error
+            llm = LLM(seed=args.seed, **scenario.settings)
         return Run(scenario, llm.engine, args.seed)
 
     if args.json:

@@ -4,12 +4,12 @@ A step of Python takes longer on a slower machine, so it is given as a part of a
 sum(range(1_000_000)) in the same process, measured in turn with the steps.
 """
 
-import argparse
 import json
 import time
 from dataclasses import asdict, dataclass
 
 from minipaged.bench.measure import Spread, progress, table, whole_list, whole_option
+from minipaged.commandline import Parser
 from minipaged.memory.block_table import blocks_for
 from minipaged.memory.paged import PagedMemory
 from minipaged.serving.plan import Continuation
@@ -103,7 +103,7 @@ def measure(cases, runs):
 
 def main(argv=None):
     """Measure and print. Raises ValueError for a value that isn't allowed."""
-    parser = argparse.ArgumentParser(prog="python -m minipaged bench bookkeeping", description=__doc__)
+    parser = Parser(prog="python -m minipaged bench bookkeeping", description=__doc__)
     parser.add_argument("--sequences", default="64,256", help="how many sequences run, a list (default: %(default)s)")
     parser.add_argument("--context", default="1000", help="tokens that each has (default: %(default)s)")
     parser.add_argument("--runs", default="50", help="steps measured of each kind (default: %(default)s)")

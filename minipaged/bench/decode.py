@@ -2,26 +2,27 @@
 
 Both get equal prompts and decode greedily in float32 up to the same length, as one static batch: all prompts in one
 pass, then a token for each in every step. `generate` is at its best there, since nothing waits and nothing is padded.
-The two take turns, each with one and with two torch threads, and the better of these counts.
+The two take turns, each with one and with two torch threads, and the better of these counts. For the record, once
+each: transformers' continuous batching.
 """
 
-import argparse
 import json
 import random
 import time
 
 import torch
 
+from minipaged.bench import hugging_face
 from minipaged.bench.measure import Spread, progress, table, whole_list, whole_option
+from minipaged.commandline import Parser
 from minipaged.memory.block_table import blocks_for
-from minipaged.model.weights import named
 from minipaged.serving.llm import LLM
 from minipaged.serving.sequence import SamplingParams
 
 BLOCK_SIZE = 16
 THREADS = (1, 2)
-NO_TRANSFORMERS = "Hugging Face's side is missing here: pip install transformers"
-NO_CONTINUOUS = "Not measured: transformers' continuous batching, which needs psutil as well to run on a CPU."
+NO_TRANSFORMERS = "Hugging Face's side is missing here: it needs the extra 'compare' (see the README)"
+NO_CONTINUOUS = "transformers' continuous batching is missing here: it needs the extra 'compare' (see the README)"
 
 
 def prompts(batch, num_tokens, vocab_size):
@@ -41,56 +42,22 @@ def engine(batch, num_tokens, max_tokens):
     )
 
 
-def hugging_face(model):
-    """The same weights in Hugging Face's Llama, or None where transformers isn't installed."""
-    try:
-        import transformers
-    except ImportError:
-        return None
-    transformers.logging.set_verbosity_error()
-    ours = model.config
-    config = transformers.LlamaConfig(
-        vocab_size=ours.vocab_size,
-        hidden_size=ours.hidden_size,
-        intermediate_size=ours.intermediate_size,
-        num_hidden_layers=ours.num_layers,
-        num_attention_heads=ours.num_heads,
-        num_key_value_heads=ours.num_kv_heads,
-        head_dim=ours.head_dim,
-        max_position_embeddings=ours.max_model_len,
-        rope_theta=ours.rope_theta,
-        rms_norm_eps=ours.rms_norm_eps,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=None,  # nothing ends an answer but its length
-    )
-    llama = transformers.LlamaForCausalLM(config)
-    llama.model.load_state_dict(named(model.weights, ours))
-    return llama.eval()
-
-
 def run_engine(llm, batch, max_tokens):
     """Returns the tokens generated: a list for each prompt."""
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     return [output.outputs[0].token_ids for output in llm.generate(batch, params)]
 
 
-def run_hugging_face(llama, batch, max_tokens):
-    ids = torch.tensor(batch)
-    answer = llama.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_tokens, do_sample=False, pad_token_id=0
-    )
-    return answer[:, ids.shape[1] :].tolist()
-
-
 def measure(batch, num_tokens, max_tokens, runs):
     """Tokens per second of each side for one batch size, and whether they agree. Returns a dict."""
     llm = engine(batch, num_tokens, max_tokens)
-    llama = hugging_face(llm.engine.model)
+    llama = hugging_face.same_model(llm.engine.model)
     given = prompts(batch, num_tokens, llm.engine.vocab_size)
     sides = {"engine": (run_engine, llm)}
     if llama is not None:
-        sides["hugging_face"] = (run_hugging_face, llama)
+        sides["hugging_face"] = (hugging_face.run_generate, llama)
+        if hugging_face.can_batch_continuously():
+            sides["continuous"] = (hugging_face.run_continuous, llama)
     # Once each, not timed: what is only made once is made here, and the tokens are compared.
     tokens = {name: run(model, given, max_tokens) for name, (run, model) in sides.items()}
     rates = {name: {threads: [] for threads in THREADS} for name in sides}
@@ -99,6 +66,8 @@ def measure(batch, num_tokens, max_tokens, runs):
         for threads in THREADS:
             torch.set_num_threads(threads)
             for name, (run, model) in sides.items():
+                if name == "continuous" and i > 0:
+                    continue
                 start = time.perf_counter()
                 run(model, given, max_tokens)
                 rates[name][threads].append(batch * max_tokens / (time.perf_counter() - start))
@@ -109,9 +78,9 @@ def measure(batch, num_tokens, max_tokens, runs):
         threads = max(by_threads, key=lambda n: by_threads[n].median)
         row[name] = {"threads": threads, "tokens_per_second": by_threads[threads]._asdict()}
     if llama is not None:
-        medians = [row[name]["tokens_per_second"]["median"] for name in sides]
-        row["ratio"] = medians[0] / medians[1]
-        row["same_tokens"] = sum(ours == theirs for ours, theirs in zip(*tokens.values()))
+        ours, theirs = (row[name]["tokens_per_second"]["median"] for name in ("engine", "hugging_face"))
+        row["ratio"] = ours / theirs
+        row["same_tokens"] = sum(map(list.__eq__, tokens["engine"], tokens["hugging_face"]))
     torch.set_num_threads(row["engine"]["threads"])
     row["shares"] = shares(llm, given, max_tokens)
     return row
@@ -161,7 +130,7 @@ def shares(llm, given, max_tokens):
 
 def main(argv=None):
     """Measure and print. Raises ValueError for a value that isn't allowed."""
-    parser = argparse.ArgumentParser(prog="python -m minipaged bench decode", description=__doc__)
+    parser = Parser(prog="python -m minipaged bench decode", description=__doc__)
     parser.add_argument("--batch", default="1,8,16,64", help="batch sizes, a list (default: %(default)s)")
     parser.add_argument("--runs", default="5", help="runs of each kind (default: %(default)s)")
     parser.add_argument("--prompt-tokens", default="32", help="tokens in a prompt (default: %(default)s)")
@@ -189,7 +158,10 @@ def main(argv=None):
         return
     print(report(rows))
     print(f"\nPrompts of {num_tokens} tokens, {max_tokens} new ones, float32. Medians of {runs} runs, least and most.")
-    print(NO_CONTINUOUS if "ratio" in rows[0] else NO_TRANSFORMERS)
+    if "ratio" not in rows[0]:
+        print(NO_TRANSFORMERS)
+    elif "continuous" not in rows[0]:
+        print(NO_CONTINUOUS)
 
 
 def report(rows):
@@ -204,6 +176,10 @@ def report(rows):
         for line, row in zip(lines, rows):
             same = f"{row['same_tokens']} of {row['batch']}"
             line += [*rate(row["hugging_face"]), f"{row['ratio']:.2f}", same]
+    if "continuous" in rows[0]:
+        head.append("continuous, tokens/s")
+        for line, row in zip(lines, rows):
+            line.append(f"{row['continuous']['tokens_per_second']['median']:,.0f}")
     names = list(rows[0]["shares"])
     parts = [[str(row["batch"]), *(f"{row['shares'][name]:.1%}" for name in names)] for row in rows]
     return f"{table(head, lines)}\n\nOf the engine's decode step\n{table(['batch', *names], parts)}"

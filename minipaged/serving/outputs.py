@@ -20,8 +20,8 @@ class CompletionOutput:
 
     text ends before the stop text that ended it; token_ids are all that were generated. cumulative_logprob: of these
     tokens under the model itself. finish_reason: "stop", "length", or None while it grows. stop_reason: the stop text
-    that ended it, if one did. logprobs: if asked for, a dict for each generated token: token id -> Logprob of that token
-    and of the likeliest ones.
+    that ended it, if one did. logprobs: if asked for, for each generated token a dict of token id -> Logprob: its own
+    and the likeliest ones.
     """
 
     index: int
