@@ -1,5 +1,7 @@
 """The model, its tokenizer and its weights: what the oracle itself stands on."""
 
+import json
+import shutil
 import zipfile
 
 import pytest
@@ -119,6 +121,69 @@ def test_an_unknown_model_is_named(tmp_path):
     for name in ("llama", tmp_path):
         with pytest.raises(ValueError, match=f"model='{name}'.*tiny.*config.json is not there"):
             load(name)
+
+
+def without(name):
+    """Save a folder's weights without one tensor."""
+
+    def damage(folder):
+        from safetensors.torch import load_file, save_file
+
+        tensors = load_file(folder / "model.safetensors")
+        del tensors[name]
+        save_file(tensors, folder / "model.safetensors")
+
+    return damage
+
+
+def edit_config(**changes):
+    def damage(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | changes))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage, says",
+    [
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
+        (lambda folder: (folder / "config.json").write_bytes(b"\xff"), "config.json"),
+        (edit_config(colour="red"), "config.json.*colour"),
+        (edit_config(num_heads=0), "config.json.*num_heads=0"),
+        (edit_config(num_kv_heads=4), "config.json.*num_kv_heads=4"),
+        (edit_config(rope_theta=None), "config.json.*rope_theta=None"),
+        (edit_config(hidden_size=96), r"model.safetensors.*\(1024, 192\).*\(1024, 96\)"),
+        (without("layers.2.mlp.up_proj.weight"), "no tensor 'layers.2.mlp.up_proj.weight'"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"12345"), "model.safetensors"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer.json"),
+    ],
+)
+def test_a_damaged_model_is_named_with_the_file(tmp_path, damage, says):
+    from minipaged.model.load import TINY, load
+
+    for file in TINY.iterdir():
+        shutil.copy(file, tmp_path)
+    load(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(ValueError, match=says) as raised:
+        load(tmp_path)
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_weights_survive_a_file(tiny):
+    """Read, named and read again: the same model, and the very tensors of the file."""
+    import torch
+    from safetensors.torch import load_file
+
+    from minipaged.model.load import TINY
+    from minipaged.model.weights import named
+
+    model, _ = tiny
+    in_file = load_file(TINY / "model.safetensors")
+    tensors = named(model.weights, model.config)
+    assert tensors.keys() == in_file.keys()
+    assert all(torch.equal(tensors[name], tensor.double()) for name, tensor in in_file.items())
 
 
 def test_scenes_are_read_from_a_wheel(tmp_path):

@@ -1,6 +1,7 @@
 """Read a model's folder from disk: config.json, model.safetensors, tokenizer.json. Nothing is ever downloaded."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -16,12 +17,29 @@ TINY = Path(__file__).parent / "weights"
 def load(name="tiny", dtype=torch.float32, attention=None):
     """Read "tiny", the model that ships, or the folder at a path. Returns (GPT, Tokenizer), the weights cast to dtype.
 
-    attention: the backend of its paged forward, as in GPT. Raises ValueError if there is no such model.
+    attention: the backend of its paged forward, as in GPT. Raises ValueError if there is no such model, or if its files
+    don't make one.
     """
     folder = TINY if name == "tiny" else Path(name)
     for file in ("config.json", "model.safetensors", "tokenizer.json"):
         if not (folder / file).is_file():
             raise ValueError(f'model={str(name)!r}: must be "tiny" or a folder, and {folder / file} is not there')
-    config = GPTConfig(**json.loads((folder / "config.json").read_text()))
-    tensors = {name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
-    return GPT(config, read(tensors, config), attention), Tokenizer(folder / "tokenizer.json")
+    with naming(folder / "config.json"):
+        config = GPTConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    with naming(folder / "model.safetensors"):
+        tensors = {name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
+        weights = read(tensors, config)
+    with naming(folder / "tokenizer.json"):
+        tokenizer = Tokenizer(folder / "tokenizer.json")
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model {config.vocab_size}")
+    return GPT(config, weights, attention), tokenizer
+
+
+@contextmanager
+def naming(file):
+    """Whatever is wrong with a file is a ValueError that names it. Each of the libraries has its own errors for it."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{file}: {error}") from error

@@ -6,15 +6,21 @@ projections that read the same input are one matrix (one product is faster than 
 the file has channel i with i + head_dim / 2.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
+from minipaged.arguments import whole
+
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """Sizes of a model. `max_model_len` is its context: the most tokens of prompt and output together."""
+    """Sizes of a model. `max_model_len` is its context: the most tokens of prompt and output together.
+
+    Raises ValueError for sizes that don't make one.
+    """
 
     vocab_size: int = 1024
     hidden_size: int = 192
@@ -26,6 +32,19 @@ class GPTConfig:
     max_model_len: int = 1024
     rope_theta: float = 10_000.0
     rms_norm_eps: float = 1e-5
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            if name in ("rope_theta", "rms_norm_eps"):
+                if not (isinstance(value, (int, float)) and 0 < value < math.inf):
+                    raise ValueError(f"{name}={value!r}: must be a positive number")
+            else:
+                whole(name, value, least=1)
+        if self.num_heads % self.num_kv_heads or self.head_dim % 2:
+            raise ValueError(
+                f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, head_dim={self.head_dim}: the query "
+                "heads must be a multiple of the KV heads, and head_dim must be even"
+            )
 
 
 class LayerWeights(NamedTuple):
@@ -51,29 +70,46 @@ class Weights(NamedTuple):
         return [self.embedding, *(tensor for layer in self.layers for tensor in layer), self.norm]
 
 
-def layer_names(i, config):
-    """For each field of layer i's LayerWeights: the tensors in a file that make it up, as (name, number of outputs)."""
+def layer_parts(i, config):
+    """For each field of layer i's LayerWeights: the tensors of a file that make it up, as (name, shape) pairs."""
     q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     hidden, inner = config.hidden_size, config.intermediate_size
     fields = LayerWeights(
-        attention_norm=[("input_layernorm", hidden)],
-        qkv=[("self_attn.q_proj", q), ("self_attn.k_proj", kv), ("self_attn.v_proj", kv)],
-        out=[("self_attn.o_proj", hidden)],
-        mlp_norm=[("post_attention_layernorm", hidden)],
-        gate_up=[("mlp.gate_proj", inner), ("mlp.up_proj", inner)],
-        down=[("mlp.down_proj", hidden)],
+        attention_norm=[("input_layernorm", (hidden,))],
+        qkv=[("self_attn.q_proj", (q, hidden)), ("self_attn.k_proj", (kv, hidden)), ("self_attn.v_proj", (kv, hidden))],
+        out=[("self_attn.o_proj", (hidden, q))],
+        mlp_norm=[("post_attention_layernorm", (hidden,))],
+        gate_up=[("mlp.gate_proj", (inner, hidden)), ("mlp.up_proj", (inner, hidden))],
+        down=[("mlp.down_proj", (hidden, inner))],
     )
-    return LayerWeights(*([(f"layers.{i}.{name}.weight", size) for name, size in parts] for parts in fields))
+    return LayerWeights(*([(f"layers.{i}.{name}.weight", shape) for name, shape in parts] for parts in fields))
+
+
+def shapes(config):
+    """Name -> shape of every tensor in a file."""
+    shapes = {"embed_tokens.weight": (config.vocab_size, config.hidden_size), "norm.weight": (config.hidden_size,)}
+    for i in range(config.num_layers):
+        for parts in layer_parts(i, config):
+            shapes |= parts
+    return shapes
 
 
 def read(named, config):
-    """Weights from tensors by Hugging Face's names, without the leading "model." of its LlamaForCausalLM."""
+    """Weights from tensors by Hugging Face's names, without the leading "model." of its LlamaForCausalLM.
 
-    def stacked(parts):
+    Raises ValueError for a tensor that isn't there or has another shape than the config says.
+    """
+    for name, shape in shapes(config).items():
+        if name not in named:
+            raise ValueError(f"there is no tensor {name!r}")
+        if tuple(named[name].shape) != shape:
+            raise ValueError(f"{name} has the shape {tuple(named[name].shape)}: for this config it must be {shape}")
+
+    def joined(parts):
         tensor = torch.cat([paired(name, named[name], (2, config.head_dim // 2)) for name, _ in parts])
         return tensor.t().contiguous() if tensor.ndim == 2 else tensor
 
-    layers = [LayerWeights(*map(stacked, layer_names(i, config))) for i in range(config.num_layers)]
+    layers = [LayerWeights(*map(joined, layer_parts(i, config))) for i in range(config.num_layers)]
     return Weights(named["embed_tokens.weight"], layers, named["norm.weight"])
 
 
@@ -81,8 +117,8 @@ def named(weights, config):
     """The inverse of `read`: tensors by Hugging Face's names."""
     tensors = {"embed_tokens.weight": weights.embedding, "norm.weight": weights.norm}
     for i, layer in enumerate(weights.layers):
-        for tensor, parts in zip(layer, layer_names(i, config)):
-            pieces = tensor.split([size for _, size in parts], dim=-1)
+        for tensor, parts in zip(layer, layer_parts(i, config)):
+            pieces = tensor.split([shape[0] for _, shape in parts], dim=-1)
             for piece, (name, _) in zip(pieces, parts):
                 tensors[name] = paired(name, piece.t(), (config.head_dim // 2, 2)).contiguous()
     return tensors
@@ -98,18 +134,8 @@ def paired(name, tensor, pairs):
 
 def random_weights(config, dtype=torch.float32, std=0.02):
     """Fresh weights: norms of one, all else drawn from a normal distribution around zero, by torch's global seed."""
-    q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-
-    def draw(*shape):
-        return torch.randn(shape, dtype=dtype) * std
-
-    def norm():
-        return torch.ones(config.hidden_size, dtype=dtype)
-
-    def layer():
-        hidden, inner = config.hidden_size, config.intermediate_size
-        return LayerWeights(
-            norm(), draw(hidden, q + 2 * kv), draw(q, hidden), norm(), draw(hidden, 2 * inner), draw(inner, hidden)
-        )
-
-    return Weights(draw(config.vocab_size, config.hidden_size), [layer() for _ in range(config.num_layers)], norm())
+    tensors = {
+        name: std * torch.randn(shape, dtype=dtype) if len(shape) > 1 else torch.ones(shape, dtype=dtype)
+        for name, shape in shapes(config).items()
+    }
+    return read(tensors, config)
