@@ -40,7 +40,7 @@ class DenseModel:
         self.token_ids = []  # the sequence so far
 
     def __call__(self, batch, cache):
-        """Logits [num_due, vocab_size], as GPT.forward; num_due is 0 (in the middle of a long prompt) or 1."""
+        """Logits [num_due, vocab_size], as GPT.__call__; num_due is 0 (in the middle of a long prompt) or 1."""
         start = int(batch.positions[0])  # 0 begins the next sequence
         self.token_ids[start:] = batch.token_ids.tolist()
         return self.model.dense(batch.token_ids.new_tensor([self.token_ids]))[0, start:][batch.logit_rows]
@@ -92,12 +92,11 @@ def show(index, output, num_prompts, as_json):
 
 def stream(llm, prompts, params):
     """Print the text of a single prompt as it comes."""
-    stops = [params.stop] if isinstance(params.stop, str) else params.stop or []
     num_shown = 0
     for output in llm.stream(prompts, params):
         text = output.outputs[0].text
         if not output.finished:
-            text = settled(text, stops)
+            text = settled(text, params.stop_strings)
         print(printable(text[num_shown:]), end="", flush=True)
         num_shown = max(num_shown, len(text))
     print(flush=True)

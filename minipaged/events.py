@@ -7,7 +7,7 @@ for a list. The visualizer turns them into sentences. `request` and `sequence` a
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arrived:
     """A request was added and waits for its first step."""
 
@@ -16,7 +16,7 @@ class Arrived:
     max_tokens: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A request can never run: it needs more blocks than the pool has, or its prompt fills the context."""
 
@@ -28,7 +28,7 @@ class Refused:
     allowed: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Admitted:
     """A request left the waiting queue: there is room for all its known tokens."""
 
@@ -39,7 +39,7 @@ class Admitted:
     num_free: int  # before any block is taken
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KeptWaiting:
     """The head of the waiting queue could not enter in this step; nobody overtakes it."""
 
@@ -49,7 +49,7 @@ class KeptWaiting:
     num_free: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Scheduled:
     """A sequence computes tokens `start` .. `start + num_tokens - 1` of its `total` in this step."""
 
@@ -60,7 +60,7 @@ class Scheduled:
     num_prompt_tokens: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BlocksTaken:
     """A sequence's table grew by blocks from the front of the free queue."""
 
@@ -71,7 +71,7 @@ class BlocksTaken:
     num_free: int  # afterwards
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BlocksReleased:
     """A sequence gave up its table. `freed` are the blocks that nobody owns now, in the order they were freed."""
 
@@ -80,7 +80,7 @@ class BlocksReleased:
     num_free: int  # afterwards
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Preempted:
     """A running request had to yield; its blocks are dropped, its tokens are kept and will be computed again."""
 
@@ -90,7 +90,7 @@ class Preempted:
     num_free: int  # blocks, before the request gave up its own
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """A sequence got its next token. The K and V of this token are written by the next step, not by this one."""
 
@@ -99,16 +99,16 @@ class Sampled:
     position: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Finished:
     """A sequence has its last token."""
 
     sequence: str
-    reason: str  # "stop" (end of text, or a stop text) or "length"
+    reason: str  # "stop" (end of text, or a stop string) or "length"
     num_output_tokens: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Aborted:
     """A request was taken away by its user."""
 

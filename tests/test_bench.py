@@ -74,7 +74,7 @@ def test_decode_prints_json(decoded):
     for row in decoded["rows"]:
         assert row["engine"]["threads"] in (1, 2)
         assert row["engine"]["tokens_per_second"]["median"] > 0
-        assert set(row["shares"]) == {"scheduler", "attention", "matrix products", "other"}
+        assert set(row["shares"]) == {"scheduler", "attention", "rest of the model", "other"}
         assert all(0 < share < 1 for share in row["shares"].values())
         assert sum(row["shares"].values()) == pytest.approx(1)
 

@@ -158,7 +158,7 @@ def test_a_stop_text_may_span_tokens(llm):
     assert (output.outputs[0].text, output.outputs[0].finish_reason) == (text, "length")
 
 
-def test_of_two_stop_texts_the_first_to_appear_counts():
+def test_of_two_stop_strings_the_first_to_appear_counts():
     from minipaged.serving.stopping import first_stop
 
     assert first_stop("to be or not", ("not", "be")) == (3, "be")
@@ -198,7 +198,7 @@ def test_generate_refuses_all_if_one_prompt_is_wrong(llm):
 
 def test_generate_leaves_requests_added_by_hand_alone(llm):
     request_id = llm.engine.add("KING", params())
-    with pytest.raises(ValueError, match="by hand"):
+    with pytest.raises(ValueError, match="unfinished requests"):
         llm.generate(["O"], params())
     assert llm.engine.abort(request_id)
     assert len(llm.generate(["O"], params())) == 1

@@ -56,13 +56,13 @@ def keys_and_values(model, token_ids):
 
     found = []
 
-    def attend(q, k, v):
+    def attend(layer, q, k, v):
         found.append((k, v))
         heads_first = [x.transpose(0, 1) for x in (q, k, v)]
         out = F.scaled_dot_product_attention(*heads_first, is_causal=True, scale=model.scale, enable_gqa=True)
         return out.transpose(0, 1)
 
-    model.hidden(torch.tensor(token_ids), torch.arange(len(token_ids)), [attend] * model.config.num_layers)
+    model.hidden(torch.tensor(token_ids), torch.arange(len(token_ids)), attend)
     return found
 
 

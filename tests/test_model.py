@@ -55,7 +55,7 @@ def test_rotary_scores_depend_on_the_distance_alone():
     q, k = torch.randn(2, 1, 1, 8, dtype=torch.float64)
 
     def score(i, j):
-        return (rotate(q, model.turn[[i]]) * rotate(k, model.turn[[j]])).sum().item()
+        return (rotate(q, model.rotation[[i]]) * rotate(k, model.rotation[[j]])).sum().item()
 
     assert score(9, 4) == pytest.approx(score(40, 35), abs=1e-12)
     assert abs(score(9, 4) - score(9, 5)) > 1e-3
@@ -154,6 +154,7 @@ def edit_config(**changes):
         (edit_config(num_kv_heads=4), "config.json.*num_kv_heads=4"),
         (edit_config(rope_theta=None), "config.json.*rope_theta=None"),
         (edit_config(hidden_size=96), r"model.safetensors.*\(1024, 192\).*\(1024, 96\)"),
+        (edit_config(num_layers=3), "'layers.3.input_layernorm.weight' has no place"),
         (without("layers.2.mlp.up_proj.weight"), "no tensor 'layers.2.mlp.up_proj.weight'"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"12345"), "model.safetensors"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer.json"),

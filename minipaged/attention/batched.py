@@ -5,6 +5,7 @@ What the layers of a step have in common (who is attended with whom, their table
 The cache itself is never changed here. Lesson 05 shows what the gathering costs.
 """
 
+import math
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -20,16 +21,16 @@ SHORT = 64  # so many tokens of padding cost less than one more group
 
 
 class Group(NamedTuple):
-    """Sequences that are attended together: each has one query, or all have as many queries and as many keys.
+    """Sequences attended together: each has one query, or all have the same numbers of queries and of keys.
 
-    Their blocks are copied into `gathered`: K and V, each [num_seqs * num_blocks, numbers in a block]. `dense` is the
+    Their blocks are copied into `gathered`: K and V, each [num_seqs * max_blocks, numbers in a block]. `dense` is the
     same memory, cut to the longest sequence: K and V, each [num_seqs, num_kv_heads, num_keys, head_dim].
     """
 
     rows: slice | torch.Tensor  # which rows of q and of the output are theirs
-    blocks: torch.Tensor  # [num_seqs * num_blocks] int32: the tables, one after the other
+    blocks: torch.Tensor  # [num_seqs * max_blocks] int32: the tables, one after the other
     mask: torch.Tensor | None  # added to the scores, 0 or -inf: [num_seqs, 1, 1, num_keys] or [num_queries, num_keys]
-    unwritten: torch.Tensor | None  # which of the num_seqs * num_blocks * block_size gathered tokens nobody may read
+    unwritten: torch.Tensor | None  # which of the num_seqs * max_blocks * block_size gathered tokens nobody may read
     gathered: list
     dense: list
 
@@ -98,7 +99,7 @@ class BatchedAttention:
     def _room(self, cache, length):
         """How many sequences of this length can be gathered together."""
         block_size = cache.shape[1]
-        return max(1, self.workspace_tokens // (-(-length // block_size) * block_size))
+        return max(1, self.workspace_tokens // (math.ceil(length / block_size) * block_size))
 
     def _chunks(self, cache, tables, length, num_queries, rows):
         """Sequences whose last positions are the queries: each sees the keys up to its own position."""
@@ -111,19 +112,21 @@ class BatchedAttention:
         block_size, longest = cache.shape[1], max(lengths)
         if min(lengths) == longest:
             return self._group(cache, rows, tables, longest)
-        num_blocks = -(-longest // block_size)
-        visible = np.arange(num_blocks * block_size) < np.array(lengths)[:, None]
+        max_blocks = math.ceil(longest / block_size)
+        visible = np.arange(max_blocks * block_size) < np.array(lengths)[:, None]
         # Past a sequence's end its table may hold anything: block 0 stands in, since some block must be gathered there.
-        tables = np.where(visible[:, ::block_size], tables[:, :num_blocks], 0)
+        tables = np.where(visible[:, ::block_size], tables[:, :max_blocks], 0)
         unwritten = torch.from_numpy(np.flatnonzero(~visible)).to(cache.device)
         return self._group(cache, rows, tables, longest, visible[:, None, None, :longest], unwritten)
 
     def _group(self, cache, rows, tables, num_keys, visible=None, unwritten=None):
+        """A Group of these tables. visible: which keys a query sees, None for all. Raises ValueError for a block that
+        isn't in the cache."""
         _, block_size, *per_token = cache.shape
         adjacent = rows[-1] - rows[0] == len(rows) - 1
         rows = slice(rows[0], rows[-1] + 1) if adjacent else torch.tensor(rows, device=cache.device)
-        tables = tables[:, : -(-num_keys // block_size)]
-        if tables.size and not (tables.min() >= 0 and tables.max() < len(cache)):
+        tables = tables[:, : math.ceil(num_keys / block_size)]
+        if tables.min() < 0 or tables.max() >= len(cache):
             wrong = f"{tables.min()} to {tables.max()}"
             raise ValueError(f"a table names blocks {wrong}: ids in this cache run from 0 to {len(cache) - 1}")
         blocks = torch.from_numpy(tables.ravel()).to(cache.device)

@@ -64,14 +64,17 @@ class KVCache:
         self.writer(slot_mapping)(layer, k, v)
 
     def writer(self, slot_mapping):
-        """Returns write(layer, k, v) for these slots. They are the same in all layers, so they are checked once a
-        step."""
+        """Returns write(layer, k, v) for these slots: they are the same in all layers, so they are checked once a step.
+
+        slot_mapping: [num_tokens] int32. Raises ValueError for a slot that doesn't exist; the function it returns does
+        for a shape that doesn't fit.
+        """
         num_tokens = len(slot_mapping)
         lowest, highest = (int(slot) for slot in slot_mapping.aminmax()) if num_tokens else (0, -1)
         if lowest < -1 or highest >= self.num_slots:
             raise ValueError(f"slots from {lowest} to {highest}: must lie between -1 and {self.num_slots - 1}")
-        used = slot_mapping >= 0 if lowest == -1 else None  # as an index, -1 would mean the last slot
-        slots = (slot_mapping if used is None else slot_mapping[used]).long()
+        used = slot_mapping >= 0 if lowest == -1 else None  # padding is left out: index_copy_ knows no -1
+        slots = (slot_mapping if used is None else slot_mapping[used]).long()  # nor int32
         expected = (num_tokens, *self.k[0].shape[2:])
 
         def write(layer, k, v):

@@ -89,8 +89,8 @@ def measure(batch, num_tokens, max_tokens, runs):
 def shares(llm, given, max_tokens):
     """Where the time of the engine's decode steps goes: name -> its part of the whole.
 
-    attention is what the backend does, matrix products the rest of the model (norms, rotations and the write of K and
-    V among them), other what is neither: the batch as tensors, choosing tokens, deciding who stops.
+    attention: the backend. rest of the model: matrix products, norms, rotations, the write of K and V. other: copies of
+    blocks, the batch as tensors, choosing tokens, deciding who stops. The llm is left wrapped in timers: no use after.
     """
     engine, spent = llm.engine, {"scheduler": 0.0, "attention": 0.0, "model": 0.0}
 
@@ -122,7 +122,7 @@ def shares(llm, given, max_tokens):
     parts = {
         "scheduler": spent["scheduler"],
         "attention": spent["attention"],
-        "matrix products": spent["model"] - spent["attention"],
+        "rest of the model": spent["model"] - spent["attention"],
         "other": whole - spent["scheduler"] - spent["model"],
     }
     return {name: part / whole for name, part in parts.items()}

@@ -47,7 +47,7 @@ def run_generate(llama, batch, max_tokens):
 
 
 def can_batch_continuously():
-    """Is there continuous batching in the transformers installed, and what it needs on a CPU?"""
+    """Whether the installed transformers has continuous batching, and psutil is there, which it needs on a CPU."""
     try:
         import psutil  # noqa: F401
         from transformers import ContinuousBatchingConfig  # noqa: F401

@@ -13,29 +13,28 @@ import torch
 import torch.nn.functional as F
 
 
-def rotate(x, turn):
-    """Turn each pair of channels of x [..., num_tokens, heads, head_dim] by an angle that grows with the position.
+def rotate(x, rotation):
+    """Rotary positions (Su et al., RoFormer): turn pair i of each head by position * rope_theta ** (-2i / head_dim).
 
-    Channels 2i and 2i + 1 are the two parts of a complex number. turn: [num_tokens, 1, head_dim / 2] complex, of length
-    one: rows of GPT.turn.
+    x: [..., num_tokens, heads, head_dim]. Channels 2i and 2i + 1 are the two parts of one complex number, so turning is
+    one product. rotation: [num_tokens, 1, head_dim / 2] complex, of length one: rows of GPT.rotation.
     """
     pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
-    return torch.view_as_real(pairs * turn).view(x.shape)
+    return torch.view_as_real(pairs * rotation).view(x.shape)
 
 
 class GPT:
-    """A model: its sizes (a GPTConfig), its Weights, and its attention, a BatchedAttention or a ReferenceAttention;
-    None if only `dense` is used."""
+    """A model: its sizes (GPTConfig), its Weights and its attention backend (BatchedAttention or ReferenceAttention;
+    None if only `dense` is used)."""
 
     def __init__(self, config, weights, attention=None):
         self.config, self.weights, self.attention = config, weights, attention
         self.scale = config.head_dim**-0.5
-        self.heads = [config.num_heads, config.num_kv_heads]
         dtype = weights.embedding.dtype
-        self.eps = torch.tensor(config.rms_norm_eps, dtype=dtype)
+        self.eps = torch.tensor(config.rms_norm_eps, dtype=dtype)  # addcmul takes no number in its place
         frequency = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
         angle = torch.outer(torch.arange(config.max_model_len, dtype=torch.float64), frequency).unsqueeze(1)
-        self.turn = torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))  # [max_model_len, 1, head_dim / 2]
+        self.rotation = torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))  # [max_model_len, 1, head_dim / 2]
 
     def __call__(self, batch, cache):
         """One step of the engine over a flat batch of tokens, whichever sequences they belong to.
@@ -46,39 +45,35 @@ class GPT:
         write = cache.writer(batch.slot_mapping)
         run = self.attention.plan(batch.block_tables, batch.seq_lens, batch.query_start_loc)
 
-        def attend_in(layer):
-            def attend(q, k, v):
-                write(layer, k, v)
-                return run(q, cache.k[layer], cache.v[layer], self.scale)
+        def attend(layer, q, k, v):
+            write(layer, k, v)
+            return run(q, cache.k[layer], cache.v[layer], self.scale)
 
-            return attend
-
-        hidden = self.hidden(batch.token_ids, batch.positions, map(attend_in, range(self.config.num_layers)))
+        hidden = self.hidden(batch.token_ids, batch.positions, attend)
         return self.logits(hidden.index_select(0, batch.logit_rows))
 
     def dense(self, token_ids):
         """The oracle: token_ids [num_seqs, num_tokens] -> logits [num_seqs, num_tokens, vocab_size], no cache."""
 
-        def attend(q, k, v):
+        def attend(layer, q, k, v):
             q, k, v = (x.transpose(-3, -2) for x in (q, k, v))  # [num_seqs, heads, num_tokens, head_dim]
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale, enable_gqa=True)
             return out.transpose(-3, -2)
 
         positions = torch.arange(token_ids.shape[-1])
-        return self.logits(self.hidden(token_ids, positions, [attend] * self.config.num_layers))
+        return self.logits(self.hidden(token_ids, positions, attend))
 
-    def hidden(self, token_ids, positions, attends):
+    def hidden(self, token_ids, positions, attend):
         """All layers: token_ids [..., num_tokens], positions [num_tokens] -> [..., num_tokens, hidden_size].
 
-        attends: for each layer a function of q [..., num_tokens, num_heads, head_dim] and of k and v
-        [..., num_tokens, num_kv_heads, head_dim] that decides which keys a query sees, and returns what it found in
-        the shape of q.
+        attend(layer, q, k, v): decides which keys a query sees, and returns what it found in the shape of q.
+        q: [..., num_tokens, num_heads, head_dim]. k, v: [..., num_tokens, num_kv_heads, head_dim].
         """
         x = F.embedding(token_ids, self.weights.embedding)
-        turn = self.turn.index_select(0, positions)
-        for layer, attend in zip(self.weights.layers, attends):
-            q, k, v = self.split_heads(self.norm(x, layer.attention_norm) @ layer.qkv, turn)
-            x = x + attend(q, k, v).flatten(-2) @ layer.out
+        rotation = self.rotation.index_select(0, positions)
+        for i, layer in enumerate(self.weights.layers):
+            q, k, v = self.split_heads(self.norm(x, layer.attention_norm) @ layer.qkv, rotation)
+            x = x + attend(i, q, k, v).flatten(-2) @ layer.out
             gate, up = (self.norm(x, layer.mlp_norm) @ layer.gate_up).chunk(2, dim=-1)
             x = x + (F.silu(gate) * up) @ layer.down  # SwiGLU: one projection gates the other
         return self.norm(x, self.weights.norm)
@@ -86,19 +81,19 @@ class GPT:
     def norm(self, x, weight):
         """RMSNorm: divide x [..., hidden_size] by its root mean square, then scale its channels.
 
-        The mean of the squares is |x|^2 / hidden_size. Put this way it takes half the time of torch's rms_norm, and
-        there are nine of them in a step.
+        The mean of the squares is |x|^2 / hidden_size. Put this way it takes half the time of torch's rms_norm, and a
+        step has 2 * num_layers + 1 of them.
         """
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        mean_square = torch.addcmul(self.eps, length, length, value=1 / self.config.hidden_size)  # and eps, against 0
+        mean_square = torch.addcmul(self.eps, length, length, value=1 / self.config.hidden_size)  # plus eps
         return x * mean_square.rsqrt() * weight
 
-    def split_heads(self, qkv, turn):
-        """[..., num_tokens, all heads * head_dim] -> q, k, v, each [..., num_tokens, heads, head_dim]; q, k rotated."""
-        num_heads, num_kv_heads = self.heads
+    def split_heads(self, qkv, rotation):
+        """[..., num_tokens, (num_heads + 2 * num_kv_heads) * head_dim] -> q, k, v, q and k rotated in one go."""
+        num_heads, num_kv_heads = self.config.num_heads, self.config.num_kv_heads
         qkv = qkv.view(*qkv.shape[:-1], -1, self.config.head_dim)
         qk, v = qkv.split_with_sizes([num_heads + num_kv_heads, num_kv_heads], dim=-2)
-        q, k = rotate(qk, turn).split_with_sizes([num_heads, num_kv_heads], dim=-2)
+        q, k = rotate(qk, rotation).split_with_sizes([num_heads, num_kv_heads], dim=-2)
         return q, k, v
 
     def logits(self, hidden):

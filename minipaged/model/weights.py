@@ -48,7 +48,10 @@ class GPTConfig:
 
 
 class LayerWeights(NamedTuple):
-    """One layer. qkv and gate_up are several projections of one input, side by side."""
+    """One layer. qkv and gate_up are several projections of one input, side by side.
+
+    (vLLM stacks the same ones: qkv_proj and gate_up_proj in model_executor/models/llama.py.)
+    """
 
     attention_norm: torch.Tensor  # [hidden_size]
     qkv: torch.Tensor  # [hidden_size, (num_heads + 2 * num_kv_heads) * head_dim]
@@ -87,30 +90,34 @@ def layer_parts(i, config):
 
 def shapes(config):
     """Name -> shape of every tensor in a file."""
-    shapes = {"embed_tokens.weight": (config.vocab_size, config.hidden_size), "norm.weight": (config.hidden_size,)}
+    found = {"embed_tokens.weight": (config.vocab_size, config.hidden_size), "norm.weight": (config.hidden_size,)}
     for i in range(config.num_layers):
         for parts in layer_parts(i, config):
-            shapes |= parts
-    return shapes
+            found |= parts
+    return found
 
 
-def read(named, config):
+def read(tensors, config):
     """Weights from tensors by Hugging Face's names, without the leading "model." of its LlamaForCausalLM.
 
-    Raises ValueError for a tensor that isn't there or has another shape than the config says.
+    Raises ValueError for a tensor that isn't there, has another shape than the config says, or has no place in it.
     """
-    for name, shape in shapes(config).items():
-        if name not in named:
+    expected = shapes(config)
+    for name, shape in expected.items():
+        if name not in tensors:
             raise ValueError(f"there is no tensor {name!r}")
-        if tuple(named[name].shape) != shape:
-            raise ValueError(f"{name} has the shape {tuple(named[name].shape)}: for this config it must be {shape}")
+        if tuple(tensors[name].shape) != shape:
+            raise ValueError(f"{name} has the shape {tuple(tensors[name].shape)}: for this config it must be {shape}")
+    if extra := tensors.keys() - expected.keys():
+        raise ValueError(f"the tensor {min(extra)!r} has no place in this config")
 
     def joined(parts):
-        tensor = torch.cat([paired(name, named[name], (2, config.head_dim // 2)) for name, _ in parts])
+        pieces = [transpose_heads(name, tensors[name], (2, config.head_dim // 2)) for name, _ in parts]
+        tensor = torch.cat(pieces)
         return tensor.t().contiguous() if tensor.ndim == 2 else tensor
 
     layers = [LayerWeights(*map(joined, layer_parts(i, config))) for i in range(config.num_layers)]
-    return Weights(named["embed_tokens.weight"], layers, named["norm.weight"])
+    return Weights(tensors["embed_tokens.weight"], layers, tensors["norm.weight"])
 
 
 def named(weights, config):
@@ -120,16 +127,19 @@ def named(weights, config):
         for tensor, parts in zip(layer, layer_parts(i, config)):
             pieces = tensor.split([shape[0] for _, shape in parts], dim=-1)
             for piece, (name, _) in zip(pieces, parts):
-                tensors[name] = paired(name, piece.t(), (config.head_dim // 2, 2)).contiguous()
+                tensors[name] = transpose_heads(name, piece.t(), (config.head_dim // 2, 2)).contiguous()
     return tensors
 
 
-def paired(name, tensor, pairs):
-    """A tensor of a file with the outputs of every head in another order, if q or k: as if they stood in a table of
-    this shape and were read column by column."""
+def transpose_heads(name, tensor, shape):
+    """Reorder the outputs of each head of q_proj and k_proj: read them as a table of this shape, and transpose it.
+
+    In a file it is [2, head_dim / 2], all first parts of the rotated pairs and then all second ones; in memory
+    [head_dim / 2, 2], pair by pair. So the two calls undo each other.
+    """
     if "q_proj" not in name and "k_proj" not in name:
         return tensor
-    return tensor.unflatten(0, (-1, *pairs)).transpose(1, 2).flatten(0, 2)
+    return tensor.unflatten(0, (-1, *shape)).transpose(1, 2).flatten(0, 2)
 
 
 def random_weights(config, dtype=torch.float32, std=0.02):

@@ -1,7 +1,7 @@
 """Batch: a plan as tensors. All sequences' new tokens lie one after the other in one flat run, whatever their number.
 
 This is where block tables become numbers that the model can use; after it nobody asks which sequence a token is from.
-Lesson 05 walks through one.
+Lesson 05 walks through one. (vLLM: v1/worker/gpu_model_runner.py, where logit_rows are called logits_indices.)
 """
 
 from dataclasses import dataclass

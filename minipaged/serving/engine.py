@@ -36,7 +36,8 @@ class Engine:
     """Runs requests through one model, one cache and one scheduler, a step at a time.
 
     tokenizer may be None: prompts are then lists of token ids, and there is no end of text. seed: where requests
-    without a seed get theirs from. events: whether the facts of each step are collected.
+    without a seed get theirs from. events: whether the facts of each step are collected. Raises ValueError if cache and
+    memory differ in size.
     """
 
     def __init__(self, model, tokenizer, cache, scheduler, seed=0, events=True):
@@ -55,11 +56,11 @@ class Engine:
         self._seed = seed
 
     def add(self, prompt, params=None, request_id=None):
-        """Queue a request: prompt is a text, a list of token ids, or {"prompt_token_ids": such a list}, or {"prompt": a
-        text}. Returns its request_id.
+        """Queue a request. prompt: a text, a list of token ids, {"prompt": text} or {"prompt_token_ids": ids}.
 
-        Raises ValueError, with nothing added, for a wrong prompt and for what can never run: a prompt that fills the
-        context, or more tokens than the pool can hold.
+        Returns its request_id. Raises ValueError, with nothing added, for a wrong prompt or wrong params, a request_id
+        in use, a prompt that fills the context, or more tokens than the pool can hold; the last two are events too
+        (Refused).
         """
         if request_id is None:
             request_id = next(name for name in self._names if name not in self._requests)
@@ -81,7 +82,7 @@ class Engine:
         if not isinstance(params, SamplingParams):
             raise ValueError(f"params={params!r}: must be a SamplingParams")
         token_ids = self.encode(prompt)
-        if params.stop_texts and self.tokenizer is None:
+        if params.stop_strings and self.tokenizer is None:
             raise ValueError(f"stop={params.stop!r}: this engine has no tokenizer, so it can't see texts")
         if params.logprobs is not None and params.logprobs > self.vocab_size:
             raise ValueError(f"logprobs={params.logprobs}: at most {self.vocab_size}, the size of the vocabulary")
@@ -104,13 +105,14 @@ class Engine:
     def encode(self, prompt):
         """A prompt of any form -> a list of token ids. Raises ValueError if it is empty or out of range."""
         if isinstance(prompt, dict) and len(prompt) == 1:
-            prompt = prompt.get("prompt_token_ids", prompt.get("prompt"))
+            prompt = prompt.get("prompt_token_ids", prompt.get("prompt", prompt))
         if isinstance(prompt, str):
             if self.tokenizer is None:
                 raise ValueError(f"prompt={prompt!r}: this engine has no tokenizer, give a list of token ids")
             prompt = self.tokenizer.encode(prompt)
         if not isinstance(prompt, (list, tuple)):
-            raise ValueError(f"prompt={prompt!r}: must be a text or a list of token ids")
+            forms = 'a text, a list of token ids, {"prompt": text} or {"prompt_token_ids": ids}'
+            raise ValueError(f"prompt={prompt!r}: must be {forms}")
         if not prompt:
             raise ValueError("the prompt is empty: at least 1 token is needed")
         for token in prompt:
@@ -122,7 +124,8 @@ class Engine:
     def step(self):
         """Run one step for all that can run. Returns a StepResult; with nothing to do its plan has no rows.
 
-        Raises whatever the model raises; the step is undone then, and can be taken again.
+        Raises whatever the model or the sampler raises (FloatingPointError for NaN). No token is lost then: every
+        request is queued again, and what the cache held of it is computed anew.
         """
         try:
             plan = self.scheduler.schedule()

@@ -93,12 +93,17 @@ class LLM:
 
     @contextmanager
     def _nothing_left_behind(self):
-        """Nobody else's requests are in the engine; after an error, Ctrl-C or an early end none of ours are either."""
+        """Starts with an empty engine. After an error, Ctrl-C or an early end it is empty again."""
+        self._must_be_idle()
         try:
             yield
         except BaseException:
             self.engine.clear()
             raise
+
+    def _must_be_idle(self):
+        if self.engine.has_unfinished():
+            raise ValueError("the engine has unfinished requests: finish or abort them first")
 
     def _checked(self, prompts, sampling_params):
         """Pairs of a prompt and its SamplingParams, each of which can run; ValueError otherwise."""
@@ -109,8 +114,7 @@ class LLM:
             params = [params] * len(prompts)
         if len(params) != len(prompts):
             raise ValueError(f"{len(prompts)} prompts, {len(params)} SamplingParams: give one for all or one for each")
-        if self.engine.has_unfinished():
-            raise ValueError("the engine has unfinished requests that were added by hand: finish or abort them first")
+        self._must_be_idle()
         pairs = list(zip(prompts, params))
         for i, pair in enumerate(pairs):
             try:

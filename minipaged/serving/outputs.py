@@ -18,10 +18,10 @@ class Logprob(NamedTuple):
 class CompletionOutput:
     """One answer.
 
-    text ends before the stop text that ended it; token_ids are all that were generated. cumulative_logprob: of these
-    tokens under the model itself. finish_reason: "stop", "length", or None while it grows. stop_reason: the stop text
-    that ended it, if one did. logprobs: if asked for, for each generated token a dict of token id -> Logprob: its own
-    and the likeliest ones.
+    text ends before the stop string that ended it; token_ids are all that were generated. cumulative_logprob: of these
+    tokens under the model itself. finish_reason: "stop", "length", "abort", or None while it grows. stop_reason: the
+    stop string that ended it, if one did. logprobs: if asked for, for each generated token a dict of token id ->
+    Logprob: its own and the likeliest ones.
     """
 
     index: int
@@ -56,7 +56,7 @@ def completion(sequence, tokenizer):
     token_ids, text = sequence.output_token_ids, None
     if tokenizer:
         text = tokenizer.decode(token_ids)
-        text = text[: first_stop(text, sequence.request.params.stop_texts)[0]]
+        text = text[: first_stop(text, sequence.request.params.stop_strings)[0]]
     logprobs = None
     if sequence.request.params.logprobs is not None:
         logprobs = [with_texts(facts, tokenizer) for facts in sequence.logprobs]

@@ -1,6 +1,7 @@
 """Plan: what one step will do, decided before anything is computed. Continuation: what came of it.
 
-Both are plain Python, so that the scheduler can be driven without a model.
+Both are plain Python, so that the scheduler can be driven without a model. (vLLM: v1/core/sched/output.py,
+SchedulerOutput.)
 """
 
 from dataclasses import dataclass, field

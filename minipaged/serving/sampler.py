@@ -1,7 +1,8 @@
 """From logits to the next token: greedy, or drawn at a temperature from all tokens or from the likeliest.
 
 A draw depends on the request's seed, the sequence's index in the request and the token's position, and on nothing
-else. So it is the same whatever else is in the batch, and the same again after a preemption.
+else. So it is the same whatever else is in the batch, and the same again after a preemption. (vLLM:
+v1/sample/sampler.py.)
 """
 
 import math
@@ -71,7 +72,9 @@ def distribution(logits, params):
     ordered = ordered.masked_fill(ordered < ordered.gather(-1, top_k - 1), -torch.inf)
     probabilities = ordered.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities  # what the likelier tokens have together
+    # A top_p of 1 keeps all, even where rounding takes the sum to 1 early.
     probabilities = probabilities.masked_fill((before >= top_p) & (top_p < 1), 0)
+    # Back into the order of the vocabulary.
     return torch.zeros_like(probabilities).scatter(-1, order, probabilities / probabilities.sum(dim=-1, keepdim=True))
 
 
@@ -82,4 +85,5 @@ def draw(probabilities, sequences):
     """
     uniforms = torch.tensor([[uniform(sequence)] for sequence in sequences], dtype=torch.float64)
     cumulative = probabilities.cumsum(dim=-1)
+    # Times the total, which rounding leaves only near 1.
     return torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True).squeeze(-1)

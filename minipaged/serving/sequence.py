@@ -1,6 +1,6 @@
 """What is asked for and how far it has come: SamplingParams, Request, Sequence and its Status.
 
-Plain records. Nothing here decides anything; the scheduler moves sequences along.
+Plain records. Nothing here decides anything; the scheduler moves sequences along. (vLLM: v1/request.py.)
 """
 
 import math
@@ -29,6 +29,8 @@ class SamplingParams:
     the batch; None: the engine gives one. max_tokens: the most tokens to generate. ignore_eos: go on after the end of
     text. stop: a text, or several, that ends the generation where it first appears; it is not part of the answer.
     logprobs: tell, for each generated token, its log-probability and those of so many likeliest ones; None: don't.
+
+    Raises ValueError for a value that isn't allowed.
     """
 
     temperature: float = 1.0
@@ -51,12 +53,12 @@ class SamplingParams:
         whole("top_k", self.top_k, least=-1)
         if self.logprobs is not None:
             whole("logprobs", self.logprobs, least=0)
-        for text in self.stop_texts:
+        for text in self.stop_strings:
             if not (isinstance(text, str) and text):
                 raise ValueError(f"stop={self.stop!r}: must be a text or a list of texts, none of them empty")
 
     @property
-    def stop_texts(self):
+    def stop_strings(self):
         """`stop` as a tuple of texts."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
@@ -75,7 +77,7 @@ class Sequence:
     token_ids: list
     num_computed_tokens: int = 0
     cumulative_logprob: float = 0.0  # of the generated tokens, under the model itself
-    logprobs: list = field(default_factory=list)  # if asked for, a Continuation's of each generated token
+    logprobs: list = field(default_factory=list)  # if asked for: Continuation.logprobs of each generated token
     finish_reason: str | None = None  # "stop", "length" or "abort"
     stop_reason: str | None = None  # the text that stopped it, if one did
 
