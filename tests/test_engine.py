@@ -96,6 +96,14 @@ def test_the_log_probabilities_of_each_token_and_of_the_likeliest(llm):
     assert [each.outputs[0].token_ids for each in without] == [each.outputs[0].token_ids for each in outputs]
 
 
+def test_a_stream_begun_late_leaves_requests_added_by_hand_alone(llm):
+    stream = llm.stream(["O"], params())
+    request_id = llm.engine.add("KING", params())
+    with pytest.raises(ValueError, match="unfinished requests"):
+        next(stream)
+    assert llm.engine.abort(request_id)
+
+
 def test_wrong_logprobs_are_named(llm):
     for wrong in (-1, 1.5, True):
         with pytest.raises(ValueError, match=f"logprobs={wrong}"):

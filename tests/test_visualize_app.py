@@ -29,15 +29,16 @@ import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal, as in any terminal
 sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parent)!r}]
 from test_visualize import MIXED, POOL, ModelFreeEngine, Run
-from visualize import app
+from visualize import app, player
+from visualize.ink import ink_for
 from visualize.signals import Signals
-app.STEP_SECONDS = app.LANDMARK_SECONDS = 0.15
+player.STEP_SECONDS = player.LANDMARK_SECONDS = 0.15
 def load():
     with signals.held():
         {{action}}
     return Run(MIXED, ModelFreeEngine(**MIXED.settings | POOL))
 with Signals() as signals:
-    app.watch(load, "a title")
+    app.watch(load, ink_for(sys.stdout.encoding))
 """
 REAL = """
 import fcntl, runpy, termios
@@ -144,6 +145,20 @@ def test_keys_and_a_resize():
         time.sleep(0.4)
         terminal.read(0)
         assert terminal.step() == last and terminal.program.poll() is None
+        terminal.press("bb\x1b[D")
+        terminal.wait_for(rf"step {last - 3} [\s\S]* paused ")
+        terminal.press("g")
+        terminal.wait_for(r"step 0[\s\S]* paused ")
+        terminal.press("]")
+        terminal.wait_for(r"step 1 ")
+        terminal.press("G[")
+        terminal.wait_for(rf"step (?!{last} )\d+ [\s\S]* paused ")
+        terminal.press("?")
+        terminal.wait_for(r"Keys[\s\S]*one step back")
+        terminal.press("?\t")
+        terminal.wait_for(r"focus +E")
+        terminal.press("++-r")
+        terminal.wait_for(r"step 0[\s\S]* playing  x2")
         terminal.press("q")
         assert terminal.ends(0)
 
@@ -308,9 +323,15 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
         ("--block-size many", "--block-size: 'many' must be a whole number from 1 to 256"),
         ("--frames -1", "--frames: '-1' must be a whole number from 1"),
         ("--seed 1.5", "--seed: '1.5' must be a whole number from 0"),
-        ("--num-blocks 4000 --block-size 200", "makes 800,000 slots: at most 65,536 are allowed"),
+        ("--fps 0", "--fps: '0' must be a number above 0 and at most 10"),
+        ("--fps nan", "--fps: 'nan' must be a number above 0"),
+        ("--once 1 --plain", "--once prints one frame: leave out"),
+        ("--scenario mixed hello", "--scenario and prompts: only one of them"),
+        ("--replay x --seed 3", "--replay with --seed: "),
+        ("--max-tokens 3", "--max-tokens is for your own prompts"),
+        ("--record= hello", "--record: the file's name is empty"),
         ("--json --save-svg x", "--save-svg: not allowed with argument --json"),
-        ("--sped 3", "--sped 3 (--help lists what is allowed)"),
+        ("--sped 3", "--sped (--help lists what is allowed)"),
     ],
 )
 def test_a_bad_value_is_one_clear_line(args, said, capsys):
@@ -318,3 +339,53 @@ def test_a_bad_value_is_one_clear_line(args, said, capsys):
         main(args.split())
     error = capsys.readouterr().err
     assert stopped.value.code == 2 and said in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("--num-blocks 4000 --block-size 200", "makes 800,000 slots: at most 65,536 are allowed"),
+        (
+            "--scenario presure",
+            "--scenario 'presure': must be one of growth, mixed, pressure. Did you mean 'pressure'?",
+        ),
+        ("--once 999", "--once 999: must be a step of this run, which has steps 0 to "),
+        ("--replay no/such/file", "no/such/file: No such file"),
+        ("--record no/such/file --frames 1", "no/such/file: No such file"),
+    ],
+)
+def test_what_cannot_be_had_is_one_clear_line(args, said, capsys):
+    assert main(args.split()) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.err.count("\n") == 1 and not captured.out
+
+
+def test_scenarios_are_listed_and_can_be_watched(capsys):
+    assert main(["--list"]) == 0
+    names = re.findall(r"^(\w+) ", capsys.readouterr().out, flags=re.MULTILINE)
+    assert names == ["growth", "mixed", "pressure"]
+    for name in names:
+        assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
+        out = capsys.readouterr().out
+        assert out.isascii() and "step 0" in out
+
+
+def test_own_prompts(capsys):
+    assert main(["ROMEO:", "KING:\nWho", "--max-tokens", "3", "--plain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "your 2 prompts" and all(re.match(r"step \d+: .*\.$", each) for each in lines[1:])
+    assert sum("is finished: it has generated 3 tokens" in each for each in lines) == 2
+
+
+def test_one_step_alone_is_the_frame_of_that_step(capsys):
+    assert main(["--frames", "8"]) == 0
+    frames = capsys.readouterr().out.rstrip().split("\n\nminipaged ")
+    assert main(["--once", "7"]) == 0
+    [once] = capsys.readouterr().out.rstrip().split("\n\nminipaged ")
+    assert once.splitlines()[1:-2] == frames[7].splitlines()[1:-2]  # but for the first: it was taken apart at its name
+
+
+def test_auto_plays_to_the_end_and_leaves():
+    with Terminal(REAL.replace("run_name", "run_name"), "--auto", "--fps", "10", "--scenario", "growth") as terminal:
+        terminal.wait_for(r"At no moment did either", seconds=60)
+        assert terminal.ends(0)

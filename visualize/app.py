@@ -2,6 +2,8 @@
 
 One thread does everything: it reads a key or waits, steps the engine, draws. However it ends, by a key, an exception
 or a signal (signals.py), the terminal is left as it was found.
+
+Everywhere here, load() returns the run, which may take seconds, and `options` are those of a Player.
 """
 
 import io
@@ -15,103 +17,76 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from visualize.ink import UNICODE, ink_for
+from visualize.help import draw_help
+from visualize.ink import UNICODE, safe
 from visualize.keys import Keys
 from visualize.lines import line
-from visualize.view import MIN_HEIGHT, view
-from visualize.why import LANDMARKS
+from visualize.player import Player
+from visualize.view import MIN_HEIGHT, MIN_WIDTH
 
 FRAME_SECONDS = 0.1  # no more than 10 frames a second
-STEP_SECONDS = 1.0  # while playing
-LANDMARK_SECONDS = 3.0  # where somebody enters, yields or leaves there is more to read
 LOOK_SECONDS = 0.25  # how often to look whether the terminal has another size
 
 LOADING = "loading the model"
 
 
-class Player:
-    """Which snapshot is shown, the one before it, and whether time goes on by itself."""
-
-    def __init__(self, run, limit=None, playing=True):
-        self._run, self._snapshots, self._left = run, run.snapshots(), limit
-        self.snapshot = self.previous = None
-        self.playing = playing
-        self.step()
-
-    @property
-    def is_over(self):
-        return self._run.is_over or self._left == 0
-
-    def step(self):
-        """Go on to the next snapshot, if there is one."""
-        if self.snapshot is None or not self.is_over:
-            self.previous, self.snapshot = self.snapshot, next(self._snapshots)
-            self._left = None if self._left is None else self._left - 1
-        self.playing = self.playing and not self._run.is_over
-        self.next_step = time.monotonic() + self.pause()
-
-    def pause(self):
-        """Seconds to show this snapshot while playing."""
-        landmark = any(event.kind in LANDMARKS for event in self.snapshot.events)
-        return LANDMARK_SECONDS if landmark or self.snapshot.step == 0 else STEP_SECONDS
-
-    def frame(self, width, height, ink, title, footer=""):
-        """What is shown now, as a rich Text."""
-        return view(self.snapshot, self.previous, width, height, ink, title, footer)
-
-    def footer(self, ink, has_keys=True):
-        """Where the player stands and which keys it obeys."""
-        if self._run.is_over:
-            done = line((" finished ", "reverse"), "  all requests are done")
-            return line(done, "    ", ("q", "bold"), " quit") if has_keys else done
-        state, other = (" playing ", "pause") if self.playing else (" paused ", "play")
-        if not has_keys:
-            return line((state, "reverse"))
-        keys = (("space", "bold"), " or ", (ink.arrow, "bold"), " one step    ", ("p", "bold"), f" {other}    ")
-        return line((state, "reverse"), "  ", *keys, ("q", "bold"), " quit")
+def footer(player, ink, has_keys=True):
+    """Where the player stands, and the keys that matter most."""
+    if player.is_hurrying:
+        return line((" going on ", "reverse"), f"  at step {player.snapshot.step:,}")
+    if player.is_over:
+        keys = ("   ", ("b", "bold"), " back   ", ("?", "bold"), " help   ", ("q", "bold"), " quit")
+        return line((" finished ", "reverse"), "  all requests are done", *(keys if has_keys else ()))
+    state, other = (" playing ", "pause") if player.playing else (" paused ", "play")
+    if not has_keys:
+        return line((state, "reverse"))
+    speed = f" x{player.speed:g}" if player.speed != 1 else ""
+    keys = (("space", "bold"), " step   ", ("b", "bold"), " back   ", ("p", "bold"), f" {other}   ")
+    return line((state, "reverse"), speed, "  ", *keys, ("?", "bold"), " help   ", ("q", "bold"), " quit")
 
 
-def watch(load, title, limit=None):
-    """Run on the terminal until q, or until `limit` frames were shown. load() returns the run; it may take seconds."""
+def watch(load, ink, auto=False, **options):
+    """Run on the terminal until q; with `auto` or a limit, until the last snapshot was shown."""
     width, height = terminal_size()
     console = Console(width=width, height=height, highlight=False, force_terminal=True, force_interactive=True)
-    ink = ink_for(console.encoding)
-    player = show(console, ink, load, title, limit)
-    if limit and player.is_over:  # the alternate screen is gone; leave what was asked for
+    leaves = auto or options.get("limit")
+    player = show(console, ink, load, leaves, options)
+    if leaves and player.is_over:  # the alternate screen is gone; leave what was asked for
         width, height = terminal_size()
-        console.print(player.frame(width, max(height - 1, MIN_HEIGHT), ink, title))
+        console.print(player.frame(width, max(height - 1, MIN_HEIGHT), ink))
 
 
-def show(console, ink, load, title, limit):
+def show(console, ink, load, leaves, options):
     """The loop on the alternate screen. Returns the player, as it stood at the end."""
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         live.update(Text(f"\n  {LOADING}{ink.ellipsis}"), refresh=True)
-        player = Player(load(), limit)
+        player = Player(load(), **options)
         drawn_at, drawn = 0, None
         while True:
             now = time.monotonic()
-            if player.playing and now >= player.next_step:
-                player.step()
+            player.tick()
             size = terminal_size()
-            state = (size, player.snapshot.step, player.playing)
+            state = (size, player.position, len(player.history), player.playing, player.speed, player.focus)
+            state += (player.is_hurrying, player.wants_help)
             if state != drawn and now >= drawn_at + FRAME_SECONDS:
                 console.size = size
-                live.update(player.frame(*size, ink, title, player.footer(ink, keys.available)), refresh=True)
+                live.update(draw(player, *size, ink, keys.available), refresh=True)
                 drawn_at, drawn = now, state
-            if player.is_over and state == drawn and (limit or not keys.available):
+            if player.is_over and state == drawn and (leaves or not keys.available):
                 return player
             wake = [now + LOOK_SECONDS]
             wake += [player.next_step] if player.playing else []
             wake += [drawn_at + FRAME_SECONDS] if state != drawn else []
+            wake += [now] if player.is_hurrying else []
             key = keys.read(max(0, min(wake) - time.monotonic()))
-            if key in ("q", "Q", "escape"):
+            if key and not player.press(key):
                 return player
-            if key in (" ", "right"):
-                player.playing = False
-                player.step()
-            elif key in ("p", "P") and not player.is_over:
-                player.playing = not player.playing
-                player.next_step = now
+
+
+def draw(player, width, height, ink, has_keys):
+    if player.wants_help and width >= MIN_WIDTH and height >= MIN_HEIGHT:
+        return draw_help(width, height, ink)
+    return player.frame(width, height, ink, footer(player, ink, has_keys))
 
 
 def terminal_size():
@@ -123,41 +98,71 @@ def terminal_size():
     return columns or 80, lines or 24
 
 
-def print_frames(load, title, limit=None):
+def print_frames(load, ink, **options):
     """For a pipe or a file: every frame as plain lines, a blank line between two."""
-    ink = ink_for(sys.stdout.encoding)
     width, height = shutil.get_terminal_size((120, 36))
-    for player in frames(load(), limit):
-        print(plain(player.frame(width, height, ink, title)), end="\n\n", flush=True)
+    for player in frames(load(), **options):
+        print(plain(player.frame(width, height, ink)), end="\n\n", flush=True)
 
 
 def plain(frame):
     return "\n".join(row.rstrip() for row in frame.plain.split("\n")).rstrip("\n")
 
 
-def print_json(load, limit=None):
+def print_sentences(load, ink, **options):
+    """For a screen reader or a pipe: no picture, one line for each thing that happens."""
+    for player in frames(load(), **options):
+        for remark in (player.run.title if player.position == 0 else "", player.story()):
+            if remark:
+                print(safe(remark, ink), flush=True)
+        for event in player.snapshot.events:
+            print(safe(f"step {player.snapshot.step}: {event.why}.", ink), flush=True)
+
+
+def print_once(load, ink, step):
+    """The frame of one step, with colours where stdout is a terminal."""
+    player = at_step(load(), step)
+    if sys.stdout.isatty():
+        width, height = terminal_size()
+        Console(width=width, height=height, highlight=False).print(player.frame(width, max(height - 1, 1), ink))
+    else:
+        print(plain(player.frame(*shutil.get_terminal_size((120, 36)), ink)))
+
+
+def at_step(run, step):
+    """A player that shows this step. Raises ValueError if the run ends before it."""
+    for player in frames(run):
+        if player.snapshot.step == step:
+            return player
+    raise ValueError(f"--once {step}: must be a step of this run, which has steps 0 to {player.snapshot.step}")
+
+
+def print_json(load, **options):
     """Every snapshot as one line of JSON."""
-    for player in frames(load(), limit):
+    for player in frames(load(), **options):
         print(player.snapshot.to_json(), flush=True)
 
 
-def save_svg(load, title, path, limit=None, width=140, height=40):
-    """The last frame as a picture."""
+def save_svg(load, path, step=None, limit=None):
+    """A frame as a picture: of one step, or the last one."""
     with open(path, "w", encoding="utf-8") as file:  # first of all: a path that can't be written is told at once
-        file.write(svg_of(load, title, limit, width, height))
+        if step is None:
+            *_, player = frames(load(), limit=limit)
+        else:
+            player = at_step(load(), step)
+        file.write(svg_of(player))
 
 
-def svg_of(load, title, limit, width, height):
-    *_, player = frames(load(), limit)
+def svg_of(player, width=140, height=40):
     console = Console(record=True, width=width, height=height, file=io.StringIO(), force_terminal=True)
-    console.print(player.frame(width, height, UNICODE, title, player.footer(UNICODE)))
+    console.print(player.frame(width, height, UNICODE, footer(player, UNICODE)))
     svg = console.export_svg(title="python -m visualize")
     return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # a picture that loads nothing from elsewhere
 
 
-def frames(run, limit):
-    """The player, at every frame."""
-    player = Player(run, limit)
+def frames(run, **options):
+    """The player, at every snapshot."""
+    player = Player(run, **options)
     yield player
     while not player.is_over:
         player.step()

@@ -4,8 +4,8 @@ It only looks; the engine doesn't know it and nothing is changed. Whatever did n
 the same object in the next one, so that a long history stays small. It imports no torch.
 """
 
+from minipaged.events import Sampled
 from visualize.snapshot import Block, Event, FirstOf, SequenceState, Snapshot, Usage
-from visualize.why import sentence
 
 
 class Camera:
@@ -107,8 +107,7 @@ class Camera:
         return texts
 
     def _event(self, fact):
-        """A fact with its sentence. A token is told by what it says, unless that is nothing that can be shown."""
-        facts, token_text = dict(vars(fact)), None
-        if "token" in facts:
-            token_text = self._texts[facts["sequence"]][0][facts["position"]] or None
-        return Event(type(fact).__name__, sentence(fact, token_text), facts)
+        """A fact, ready to be told. A token is told by what it says, unless that is nothing that can be shown."""
+        if not isinstance(fact, Sampled):
+            return Event(fact)
+        return Event(fact, self._texts[fact.sequence][0][fact.position] or None)

@@ -26,11 +26,12 @@ class Ink:
     unknown: str  # a character that can't be drawn
     bar: str  # of the memory line: written, allocated, free
     dot: str  # between parts of a line
+    here: str  # where we stand on the timeline
     is_ascii: bool = False
 
 
-UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·")
-ASCII = Ink("o^#@$v%&", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", is_ascii=True)
+UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·", "●")
+ASCII = Ink("o^#@$v%&", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", "o", is_ascii=True)
 
 # Okabe and Ito's colours, with the ink that reads well on each.
 OKABE_ITO = (

@@ -19,7 +19,9 @@ except ImportError:  # Windows
 
 ESCAPED = re.compile(rb"\x1b(\[[0-?]*[ -/]*[@-~]|O[ -~]|[^\x1b\[O])")  # a special key, or Alt with another key
 SEQUENCES = {b"\x1b[C": "right", b"\x1bOC": "right", b"\x1b[D": "left", b"\x1bOD": "left"}
-WINDOWS = {"M": "right", "K": "left"}
+SEQUENCES |= {b"\x1b[H": "home", b"\x1bOH": "home", b"\x1b[F": "end", b"\x1bOF": "end"}
+WINDOWS = {"M": "right", "K": "left", "G": "home", "O": "end"}
+NAMED = {"\t": "tab"}
 ESCAPE_PAUSE = 0.05  # seconds in which the rest of an arrow key follows its Esc
 
 
@@ -72,7 +74,8 @@ class Keys:
         if self._pending.startswith(b"\x1b"):
             return self._escaped()
         key, self._pending = self._pending[:1], self._pending[1:]
-        return key.decode("ascii", "replace")
+        key = key.decode("ascii", "replace")
+        return NAMED.get(key, key)
 
     def _escaped(self):
         """Esc alone, or what begins with it, to its end; of that only arrows have a name here."""
@@ -94,4 +97,4 @@ class Keys:
         key = msvcrt.getwch()
         if key in "\x00\xe0":
             return WINDOWS.get(msvcrt.getwch())
-        return "escape" if key == "\x1b" else key
+        return "escape" if key == "\x1b" else NAMED.get(key, key)

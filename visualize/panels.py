@@ -74,6 +74,26 @@ def draw_queue(scene, width):
     return line(label, *[part for name in shown for part in (" ", scene.chip(name))], f" +{hidden}" * (hidden > 0))
 
 
+def draw_way(scene, width):
+    """How the newest K and V of the sequence in focus found their place: from a position to a slot. One line."""
+    seq, block_size, arrow = scene.focus, scene.snapshot.block_size, scene.ink.arrow
+    if seq is None:
+        return line(" " * width)
+    head = line(("focus ", "bold"), "  ", scene.chip(seq.name), "  ")
+    if not seq.num_computed_tokens:
+        return fit(line(head, ("has no K and V in the cache", "dim")), width, scene.ink)
+    position = seq.num_computed_tokens - 1
+    logical, offset = divmod(position, block_size)
+    block = seq.block_table[logical]
+    way = f" {arrow} ".join(
+        (f"position {position}", f"logical {logical}, offset {offset}", f"physical {block}",
+         f"slot {block * block_size + offset}")
+    )  # fmt: skip
+    remarks = (f"its newest K and V: {way}", way)
+    room = width - head.cell_len
+    return fit(line(head, next((each for each in remarks if len(each) <= room), way)), width, scene.ink)
+
+
 def draw_requests(scene, width, height):
     """Every sequence: where it stands, its block table, its text. As many lines each as there is room for."""
     sequences = list(scene.snapshot.sequences)
@@ -140,7 +160,7 @@ def standing(scene, seq, room):
 
 def reason_to_wait(scene, seq):
     """Why the head of the queue could not enter in this step, as the engine told it."""
-    events = [event for event in scene.snapshot.events if event.facts.get("request") == seq.request]
+    events = [event for event in scene.snapshot.events if getattr(event.fact, "request", None) == seq.request]
     if any(event.kind == "Preempted" for event in events):
         return "blocks dropped in this step"
     reasons = [event.why.partition(": ")[2] for event in events if event.kind == "KeptWaiting"]
@@ -183,14 +203,15 @@ def draw_why(scene, width, height):
     ink, events = scene.ink, scene.snapshot.events
     drawn = [draw_sentence(scene, event, width) for event in events]
     expendable = sorted(range(len(events)), key=lambda i: (importance(events[i].kind), -i))
+    story = wrap(line(safe(scene.story, ink)), width)
     hidden = 0
-    while sum(map(len, drawn)) + bool(hidden) > height and hidden < len(events) - 1:
+    while len(story) + sum(map(len, drawn)) + bool(hidden) > height and hidden < len(events) - 1:
         drawn[expendable[hidden]] = []
         hidden += 1
-    lines = [each for sentence in drawn for each in sentence]
+    lines = story + [each for sentence in drawn for each in sentence]
     if len(lines) + bool(hidden) > height:  # not even one sentence fits
         lines = [*lines[: height - 1 - bool(hidden)], line(lines[height - 1 - bool(hidden)], ink.ellipsis)]
-    if not events:
+    if not events and not story:
         nothing = (
             "Nothing: no request is here." if scene.snapshot.step else "Nothing yet: the first step is still to come."
         )
@@ -202,7 +223,7 @@ def draw_why(scene, width, height):
 
 def draw_sentence(scene, event, width):
     """A sentence behind the label of whom it is about, wrapped where it is too long."""
-    name = event.facts.get("sequence") or event.facts.get("request")
+    name = getattr(event.fact, "sequence", None) or event.fact.request
     room = scene.label_width + 2
     chip = scene.chip(name) if scene.knows(name) else ("", "")
     text = line((safe(event.why, scene.ink) + ".", "dim" if event.kind in ROUTINE else ""))

@@ -1,10 +1,11 @@
-"""Scenarios: which requests arrive when, and how large the pool is. Run plays one on an engine, step by step.
+"""Scenarios: short stories of which requests arrive when, and how large the pool is. Run plays one on an engine.
 
 Arrivals are counted in steps, lengths are fixed and every request brings its own seed, so a scenario moves through
 the same blocks every time; only the text depends on --seed.
 """
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from minipaged.serving.sequence import SamplingParams
 from visualize.camera import Camera
@@ -24,15 +25,39 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Scenario:
+    """before: two sentences that are shown before the first step. after: one, after the last."""
+
     name: str
     title: str
     arrivals: tuple
     settings: dict = field(default_factory=dict)  # of minipaged.serving.llm.LLM
+    before: str = ""
+    after: str = ""
 
+
+GROWTH = Scenario(
+    name="growth",
+    title="two requests grow, a block at a time",
+    before=(
+        "Two requests generate text, and the pool gives each a block only when its last one is full. "
+        "Watch the block table: neighbours in the text need not be neighbours in memory."
+    ),
+    after="At no moment did either of them hold more than one block that was not full.",
+    arrivals=(
+        Arrival(0, "A", "KING HENRY:\nOnce more unto the breach,", 26),
+        Arrival(2, "B", "LEAR:\nBlow, winds,", 9),
+    ),
+    settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 2, "max_num_batched_tokens": 16},
+)
 
 MIXED = Scenario(
     name="mixed",
     title="requests of different lengths share one small pool",
+    before=(
+        "Five requests of very different lengths share 20 blocks, and not all of them fit at once. "
+        "Watch blocks change hands: whoever leaves gives them back, and when none is free the newest has to yield."
+    ),
+    after="All five are done in a pool that could not hold a single one at the model's full length.",
     arrivals=(
         Arrival(0, "A", "HAMLET:\nTo be, or not to be:", 22),
         Arrival(0, "B", "KING RICHARD:\nNow is the winter of our discontent\n", 22),
@@ -43,12 +68,54 @@ MIXED = Scenario(
     settings={"num_blocks": 20, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16},
 )
 
+PRESSURE = Scenario(
+    name="pressure",
+    title="too many requests for the pool: who yields, and who comes back",
+    before=(
+        "Six requests arrive at once, each small enough to enter and all of them too large to finish together. "
+        "Watch the newest yield its blocks, wait at the head of the queue, and compute its tokens again."
+    ),
+    after="Every request got all its tokens; the ones that yielded paid with tokens computed twice.",
+    arrivals=tuple(
+        Arrival(0, name, f"{speaker}:\n{words}", 24)
+        for name, speaker, words in (
+            ("A", "ROMEO", "But, soft!"),
+            ("B", "PORTIA", "The quality of mercy"),
+            ("C", "IAGO", "Put money"),
+            ("D", "PUCK", "Lord, what fools"),
+            ("E", "OTHELLO", "It is the cause,"),
+            ("F", "VIOLA", "O time,"),
+        )
+    ),
+    settings={"num_blocks": 24, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 24},
+)
+
+SCENARIOS = {scenario.name: scenario for scenario in (GROWTH, MIXED, PRESSURE)}
+
+
+def find(name):
+    """A scenario by its name. Raises ValueError for a name that isn't there, with the nearest that is."""
+    if name in SCENARIOS:
+        return SCENARIOS[name]
+    near = get_close_matches(name.lower(), SCENARIOS, n=1, cutoff=0)
+    raise ValueError(f"--scenario {name!r}: must be one of {', '.join(SCENARIOS)}. Did you mean {near[0]!r}?")
+
+
+def of_prompts(prompts, max_tokens):
+    """A scenario of a user's own prompts, which all arrive at once."""
+    names = [chr(ord("A") + i) if i < 26 else f"{i}" for i in range(len(prompts))]
+    arrivals = tuple(Arrival(0, name, prompt, max_tokens) for name, prompt in zip(names, prompts))
+    title = "your prompt" if len(prompts) == 1 else f"your {len(prompts)} prompts"
+    return Scenario("prompts", title, arrivals, MIXED.settings)
+
 
 class Run:
     """A scenario on an engine, one snapshot at a time."""
 
     def __init__(self, scenario, engine, seed=0):
         self._engine, self._camera, self._seed = engine, Camera(engine), seed
+        self.title, self.before, self.after = scenario.title, scenario.before, scenario.after
+        self.settings = scenario.settings
         self._arrivals = list(enumerate(scenario.arrivals))
         self._num_steps = 0
         self._refused = False  # in a way that no step has told of yet

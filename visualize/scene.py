@@ -9,10 +9,14 @@ from visualize.ink import FREED, TAKEN, WRITTEN, clip_start, owner_style, safe
 
 
 class Scene:
-    """One snapshot beside the one before it (None: then nothing counts as new)."""
+    """One snapshot beside the one before it (None: then nothing counts as new).
 
-    def __init__(self, snapshot, previous, ink):
-        self.snapshot, self.previous, self.ink = snapshot, previous, ink
+    story: what is to be said about the run at this moment. focus: the name of the sequence in focus, or None.
+    """
+
+    def __init__(self, snapshot, previous, ink, story="", focus=None):
+        self.snapshot, self.previous, self.ink, self.story = snapshot, previous, ink, story
+        self.focus = next((seq for seq in snapshot.sequences if seq.name == focus), None)
         self._number = {seq.name: i for i, seq in enumerate(snapshot.sequences)}
         self._before = {seq.name: seq for seq in previous.sequences} if previous else {}
         self._home = {}  # block id -> (its sequence, which logical block of it)

@@ -9,6 +9,8 @@ import json
 from collections import abc
 from dataclasses import asdict, dataclass
 
+from visualize.why import sentence
+
 SCHEMA = 1
 
 
@@ -28,13 +30,22 @@ class FirstOf(abc.Sequence):
     def __len__(self):
         return self._length
 
+    def is_start_of(self, items):
+        return self._length <= len(items) and self._items[: self._length] == items[: self._length]
+
+    def longer(self, items):
+        """Of `items`, which begin as these do: the shared list is made longer where it has to be."""
+        if len(self._items) < len(items):
+            self._items += items[len(self._items) :]
+        return FirstOf(self._items, len(items))
+
     def __eq__(self, other):
         if isinstance(other, FirstOf) and other._items is self._items:
             return other._length == self._length
         return isinstance(other, abc.Sequence) and list(self) == list(other)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Block:
     """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it."""
 
@@ -68,13 +79,29 @@ class SequenceState:
         return "".join(self.token_texts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in this step: its kind (a class of minipaged.events), the sentence, the bare facts."""
+    """Something that happened in this step: one of minipaged.events, and what the token says, if it is about one."""
 
-    kind: str
-    why: str
-    facts: dict
+    fact: object
+    token_text: str | None = None
+
+    @property
+    def kind(self):
+        return type(self.fact).__name__
+
+    @property
+    def why(self):
+        """The sentence. It is made when it is asked for: a long history holds many that nobody reads."""
+        return sentence(self.fact, self.token_text)
+
+    @property
+    def facts(self):
+        return asdict(self.fact)
+
+    def to_dict(self):
+        text = {} if self.token_text is None else {"token_text": self.token_text}
+        return {"kind": self.kind, "why": self.why, **self.facts, **text}
 
 
 @dataclass(frozen=True)
@@ -118,7 +145,7 @@ class Snapshot:
             "queue": list(self.queue),
             "free_order": list(self.free_order),
             "host": self.host,
-            "events": [{"kind": event.kind, "why": event.why, **event.facts} for event in self.events],
+            "events": [event.to_dict() for event in self.events],
             "usage": asdict(self.usage),
         }
 

@@ -8,39 +8,48 @@ from rich.text import Text
 
 from visualize.ink import FREED, TAKEN, UNICODE, WRITTEN, clip, safe
 from visualize.lines import fit, heading, line
-from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_requests, draw_why
+from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_requests, draw_way, draw_why
 from visualize.pool import draw_pool
 from visualize.scene import Scene
+from visualize.timeline import draw_timeline
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
+ROOMY = 20  # lines, from which on there is room for the timeline and the way to a slot
 SPACIOUS = 36  # lines, from which on the parts are set apart by blank ones
 WIDE = 120  # from here on, requests and pool stand side by side
 
 
-def view(snapshot, previous=None, width=120, height=36, ink=UNICODE, title="", footer=""):
+def view(
+    snapshot, previous=None, width=120, height=36, ink=UNICODE, title="", footer="", story="", timeline=None, focus=None
+):
     """A rich Text of `height` lines, each `width` cells wide.
 
     previous: the snapshot before, to show what this step changed. title, footer: what the program has to say above and
-    below (strings or Texts), such as the keys.
+    below (strings or Texts), such as the keys. story: a few sentences about the run. timeline: a Timeline, to be drawn
+    where there is room. focus: the name of the sequence whose newest token is followed to its slot.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return too_small(width, height, ink)
-    scene = Scene(snapshot, previous, ink)
+    scene = Scene(snapshot, previous, ink, story, focus)
     step = line(spent(snapshot) if width >= WIDE else "", (f"step {snapshot.step} ", "bold"))
     name = fit(line(("minipaged", "bold"), f" {ink.dot} {safe(title, ink)}"), width - step.cell_len - 1, ink)
     lines = [line(name, " ", step)]
-    lines += draw_memory(scene, width, 1 if height < 20 else 2)
+    lines += draw_memory(scene, width, 1 if height < ROOMY else 2)
+    if height >= ROOMY:
+        lines.append(draw_way(scene, width))
     if height >= SPACIOUS:
         lines = [lines[0], line(" " * width), *lines[1:], line(" " * width)]
-    body = height - len(lines) - 1
+    below = [draw_timeline(timeline, width, ink)] if timeline and height >= ROOMY else []
+    below.append(fit(line(footer), width, ink))
+    body = height - len(lines) - len(below)
     lines += wide(scene, width, body) if width >= WIDE else narrow(scene, width, body)
-    lines.append(fit(line(footer), width, ink))
+    lines += below
     return Text("\n", no_wrap=True).join(lines)
 
 
 def spent(snapshot):
     """How much of its budget of tokens a step has used."""
-    tokens = sum(event.facts["num_tokens"] for event in snapshot.events if event.kind == "Scheduled")
+    tokens = sum(event.fact.num_tokens for event in snapshot.events if event.kind == "Scheduled")
     return f"{tokens:,} of at most {snapshot.budget:,} tokens computed in " if snapshot.step else ""
 
 
@@ -80,9 +89,9 @@ def pool_panel(scene, width, height, fill=False):
 
 
 def requests_panel(scene, width, height):
-    title = f"Requests, blocks logical{scene.ink.arrow}physical"
+    title = f"Requests, logical{scene.ink.arrow}physical"
     lines = [heading(title, draw_queue(scene, width - len(title) - 8), width, scene.ink)]
-    return filled(lines + draw_requests(scene, width, height - 1), width, height)
+    return filled(lines + draw_requests(scene, width, height - len(lines)), width, height)
 
 
 def why_panel(scene, width, height):

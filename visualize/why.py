@@ -139,7 +139,7 @@ def finished(e):
     tokens = count(e.num_output_tokens, "token")
     if e.reason == "length":
         return f"{e.sequence} is finished: it has generated {tokens}, and may have no more"
-    return f"{e.sequence} is finished: after {tokens} it came to an end of text or a stop text"
+    return f"{e.sequence} is finished: after {tokens} it came to an end of text or a stop string"
 
 
 def aborted(e):

@@ -1,0 +1,146 @@
+"""Recordings: a run as a file of JSON lines, a header and then one snapshot a line. Replaying one needs no torch.
+
+with record(engine, "run.jsonl"):
+    ...  # whatever calls engine.step()
+"""
+
+import json
+from contextlib import contextmanager
+
+from minipaged import events
+from visualize.camera import Camera
+from visualize.snapshot import SCHEMA, Block, Event, FirstOf, SequenceState, Snapshot, Usage
+
+ABOUT = ("title", "before", "after", "settings")
+
+
+def header(run):
+    """The first line of a recording."""
+    return json.dumps({"recording": "minipaged", "schema": SCHEMA, **{name: getattr(run, name) for name in ABOUT}})
+
+
+class Recorded:
+    """A run that writes each of its snapshots into a file when it is taken. Else it is the run itself."""
+
+    def __init__(self, run, file):
+        self._run, self._file = run, file
+        self._file.write(header(run) + "\n")
+
+    def __getattr__(self, name):
+        return getattr(self._run, name)
+
+    def snapshots(self):
+        for snapshot in self._run.snapshots():
+            self._file.write(snapshot.to_json() + "\n")
+            self._file.flush()  # a run that ends badly leaves all its steps
+            yield snapshot
+
+
+@contextmanager
+def record(engine, path, title="a recorded run"):
+    """Inside it, the state of an Engine before its first step and after every step is written to a file."""
+    camera, step = Camera(engine), engine.step
+    settings = {"num_blocks": engine.memory.num_blocks, "block_size": engine.memory.block_size}
+    with open(path, "w", encoding="ascii") as file:
+        about = {"title": title, "before": "", "after": "", "settings": settings}
+        file.write(json.dumps({"recording": "minipaged", "schema": SCHEMA, **about}) + "\n")
+        file.write(camera.take().to_json() + "\n")
+
+        def recorded_step():
+            result = step()
+            file.write(camera.take(result).to_json() + "\n")
+            return result
+
+        engine.step = recorded_step
+        try:
+            yield
+        finally:
+            del engine.step  # the method of its class is there again
+
+
+class Replay:
+    """A recording as a run: its title and its snapshots. Unchanged records are shared, as they were when it was made.
+
+    Raises ValueError for a file that is no recording, or one of another version. Where a line is damaged the replay
+    ends before it, and `damage` says so.
+    """
+
+    def __init__(self, path):
+        self.damage = None
+        self._snapshots = []
+        with open(path, encoding="utf-8", errors="replace") as file:
+            about = self._header(path, file.readline())
+            for name in ABOUT:
+                setattr(self, name, about[name])
+            for number, text in enumerate(file, start=2):
+                try:
+                    self._snapshots.append(read_snapshot(json.loads(text), *self._snapshots[-1:]))
+                except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+                    self.damage = f"{path}: line {number} is cut off or damaged: what stands before it was replayed"
+                    break
+        if not self._snapshots:
+            raise ValueError(f"{path}: this recording holds no complete snapshot")
+        self._num_given = 0
+
+    def _header(self, path, text):
+        try:
+            about = json.loads(text)
+            is_recording = about["recording"] == "minipaged" and all(name in about for name in ("schema", *ABOUT))
+        except (ValueError, TypeError, KeyError):
+            is_recording = False
+        if not is_recording:
+            raise ValueError(f"{path}: must be a recording, a file that --record has written")
+        if about["schema"] != SCHEMA:
+            raise ValueError(f"{path}: recorded with version {about['schema']!r}: this program reads version {SCHEMA}")
+        return about
+
+    @property
+    def is_over(self):
+        return self._num_given == len(self._snapshots)
+
+    def snapshots(self):
+        for snapshot in self._snapshots:
+            self._num_given += 1
+            yield snapshot
+
+
+def read_snapshot(record, last=None):
+    """The inverse of Snapshot.to_dict. last: the snapshot before, whose records are used again where they are equal."""
+    if record["schema"] != SCHEMA:
+        raise ValueError(f"schema={record['schema']!r}: must be {SCHEMA}")
+    blocks = [Block(**each | {"owners": tuple(each["owners"])}) for each in record["blocks"]]
+    old_sequences = {seq.name: seq for seq in last.sequences} if last else {}
+    shallow = {name: record[name] for name in ("step", "block_size", "num_blocks", "budget", "host")}
+    return Snapshot(
+        **shallow,
+        blocks=tuple(map(same, blocks, last.blocks if last else blocks)),
+        sequences=tuple(read_sequence(each, old_sequences.get(each["name"])) for each in record["sequences"]),
+        queue=tuple(record["queue"]),
+        free_order=tuple(record["free_order"]),
+        events=tuple(map(read_event, record["events"])),
+        usage=Usage(**record["usage"]),
+    )
+
+
+def same(new, old):
+    """The old record, if the new one says the same."""
+    return old if new == old else new
+
+
+def read_sequence(record, old):
+    record = {name: value for name, value in record.items() if name != "text"}
+    record["block_table"] = tuple(record["block_table"])
+    for name in ("tokens", "token_texts"):
+        items = record[name]
+        if old and getattr(old, name).is_start_of(items):
+            record[name] = getattr(old, name).longer(items)
+        else:
+            record[name] = FirstOf(items, len(items))
+    return same(SequenceState(**record), old)
+
+
+def read_event(record):
+    facts = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    kind, text = facts.pop("kind"), facts.pop("token_text", None)
+    del facts["why"]
+    return Event(getattr(events, kind)(**facts), text)
