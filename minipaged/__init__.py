@@ -20,6 +20,8 @@ _HOME = {
     "Engine": "minipaged.serving.engine",
     "SamplingParams": "minipaged.serving.sequence",
     "LLM": "minipaged.serving.llm",
+    "RequestOutput": "minipaged.serving.outputs",
+    "CompletionOutput": "minipaged.serving.outputs",
 }
 __all__ = list(_HOME)
 __version__ = "0.1.0"

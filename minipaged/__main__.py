@@ -16,6 +16,7 @@ from minipaged.commandline import Parser, exit_status, number
 from minipaged.serving.sequence import SamplingParams
 
 BENCHMARKS = ("decode", "bookkeeping")
+BENCHMARKS_TELL = "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds)"
 PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
 MAX_SLOTS = 2**20  # of the pool: 2 GiB of K and V for the tiny model in float32
 
@@ -28,19 +29,19 @@ def some_text(text):
         text.encode()
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError(f"{text!r} must be UTF-8") from None
-    return text
+    return cli.unescaped(text)
 
 
 def parse_args(argv):
     parser = Parser(prog="python -m minipaged", description="A paged KV cache for a small GPT.")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="generate|bench", required=True)
     about = "complete prompts"
     generate = commands.add_parser("generate", help=about, description=about.capitalize() + ".")
     add_generate(generate)
     about = f"measure: {' or '.join(BENCHMARKS)}"
     bench = commands.add_parser("bench", help=about, description=about.capitalize() + ".")
-    bench.add_argument("name", metavar="NAME", choices=BENCHMARKS, help=f"one of {', '.join(BENCHMARKS)}")
-    bench.add_argument("argv", nargs=argparse.REMAINDER, metavar="...", help="passed on; try NAME --help")
+    bench.add_argument("name", metavar="|".join(BENCHMARKS), choices=BENCHMARKS, help=BENCHMARKS_TELL)
+    bench.add_argument("argv", nargs=argparse.REMAINDER, metavar="...", help="its own options; --help lists them")
     args = parser.parse_args(argv)
     if args.command == "generate":
         check_together(parser, args)
@@ -53,28 +54,29 @@ def add_generate(parser):
     an_int, a_float = number(int, "a whole number"), number(float, "a number")
 
     prompts = parser.add_argument_group("prompts")
-    prompts.add_argument("--prompt", action="append", default=[], type=some_text, metavar="TEXT", help="repeatable")
+    prompts.add_argument("--prompt", action="append", default=[], type=some_text, metavar="TEXT",
+                         help=r"repeatable; \n stands for the end of a line")  # fmt: skip
     prompts.add_argument("--prompts-file", metavar="FILE",
-                         help=r"one prompt a line, UTF-8; \n stands for the end of a line")  # fmt: skip
+                         help=r"one prompt a line, UTF-8, blank lines skipped; \n as in --prompt")  # fmt: skip
 
     sampling = parser.add_argument_group("sampling and stopping")
     sampling.add_argument("--max-tokens", type=an_int, default=default.max_tokens, metavar="N",
-                          help="the most tokens to generate (default %(default)s)")  # fmt: skip
+                          help="the most to generate, if the context allows (default %(default)s)")  # fmt: skip
     sampling.add_argument("--temperature", type=a_float, default=default.temperature, metavar="T",
                           help="0 takes the likeliest token (default %(default)s)")  # fmt: skip
     sampling.add_argument("--top-k", type=an_int, default=default.top_k, metavar="N",
                           help="draw from the N likeliest tokens; 0: from all (default %(default)s)")  # fmt: skip
     sampling.add_argument("--top-p", type=a_float, default=default.top_p, metavar="P",
                           help="draw from the likeliest tokens that make up P (default %(default)s)")  # fmt: skip
-    sampling.add_argument("--seed", type=an_int, default=0, metavar="N",
-                          help="of the draws; each prompt gets its own from it (default %(default)s)")  # fmt: skip
     sampling.add_argument("--stop", action="append", type=some_text, metavar="TEXT",
-                          help="end before this text; repeatable")  # fmt: skip
+                          help=r"end before this text; repeatable; \n as in --prompt")  # fmt: skip
     sampling.add_argument("--ignore-eos", action="store_true", help="go on after the end of text")
 
     engine = parser.add_argument_group("engine")
     unset = {"default": argparse.SUPPRESS}
     engine.add_argument("--model", metavar="NAME", **unset, help='"tiny" (default) or a folder')
+    engine.add_argument("--seed", type=an_int, default=0, metavar="N",
+                        help="LLM's: each prompt gets one of its own from it (default %(default)s)")  # fmt: skip
     engine.add_argument("--dtype", choices=("float32", "float64"), **unset, help="default float32")
     engine.add_argument("--block-size", type=an_int, metavar="N", **unset, help="tokens in a block (default 16)")
     engine.add_argument("--num-blocks", type=an_int, metavar="N", **unset, help="blocks in the pool (default 256)")
@@ -84,7 +86,11 @@ def add_generate(parser):
     engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
     engine.add_argument("--dense", action="store_true",
                         help="no cache: every position computed anew, prompt by prompt; the oracle")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line for each prompt")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a JSON object a line for each prompt: its tokens, the answer, why it ended",
+    )
 
 
 def check_together(parser, args):

@@ -22,10 +22,15 @@ def read_prompts(path):
     except UnicodeDecodeError as error:
         raise ValueError(f"--prompts-file {path}: must be UTF-8, and byte {error.start} is not") from None
     lines = [line.removesuffix("\r") for line in text.split("\n")]  # not splitlines(): it splits at more than that
-    prompts = [line.replace("\\n", "\n") for line in lines if line.strip()]
+    prompts = [unescaped(line) for line in lines if line.strip()]
     if not prompts:
         raise ValueError(f"--prompts-file {path}: holds no prompt: at least 1 line must not be blank")
     return prompts
+
+
+def unescaped(text):
+    r"""A backslash and an n, as one writes the end of a line in a shell or in a file, become one."""
+    return text.replace("\\n", "\n")
 
 
 class DenseModel:
@@ -81,7 +86,7 @@ def show(index, output, num_prompts, as_json):
     answer = output.outputs[0]
     if as_json:
         record = {"index": index, "prompt": output.prompt, "prompt_token_ids": output.prompt_token_ids}
-        for name in ("text", "token_ids", "finish_reason", "cumulative_logprob"):
+        for name in ("text", "token_ids", "finish_reason", "stop_reason", "cumulative_logprob"):
             record[name] = getattr(answer, name)
         print(json.dumps(record), flush=True)
     elif num_prompts == 1:
@@ -95,25 +100,9 @@ def stream(llm, prompts, params):
     num_shown = 0
     for output in llm.stream(prompts, params):
         text = output.outputs[0].text
-        if not output.finished:
-            text = settled(text, params.stop_strings)
         print(printable(text[num_shown:]), end="", flush=True)
-        num_shown = max(num_shown, len(text))
+        num_shown = len(text)
     print(flush=True)
-
-
-def settled(text, stops):
-    """As much of an unfinished text as no later token can change or take back.
-
-    U+FFFD at the end may be the first bytes of a character whose last ones are still to come, and an end that
-    begins a stop string may turn out to be one.
-    """
-    text = text.rstrip("\ufffd")
-    ends = [len(text)]
-    for stop in stops:
-        lengths = range(min(len(stop), len(text)), 0, -1)
-        ends += [len(text) - length for length in lengths if text.endswith(stop[:length])]
-    return text[: min(ends)]
 
 
 def printable(text):

@@ -104,6 +104,31 @@ def test_a_stream_begun_late_leaves_requests_added_by_hand_alone(llm):
     assert llm.engine.abort(request_id)
 
 
+def test_a_stream_never_takes_text_back(llm):
+    """What could become a stop string, or is half a character, is held back until it is known."""
+    [whole] = llm.generate(["ROMEO:\nI am"], params(max_tokens=12))
+    stop = whole.outputs[0].text[3:15]
+    for stops in ([stop], [stop[:-1] + "#", stop], ["\ufffd"], [whole.outputs[0].text[-1] + "never"]):
+        shown = ""
+        for output in llm.stream(["ROMEO:\nI am"], params(max_tokens=12, stop=stops)):
+            assert output.outputs[0].text.startswith(shown)
+            shown = output.outputs[0].text
+        assert shown == llm.generate(["ROMEO:\nI am"], params(max_tokens=12, stop=stops))[0].outputs[0].text
+
+
+def test_wrong_types_are_named_too(llm):
+    for name, wrong in (("temperature", "hot"), ("temperature", None), ("top_p", "5"), ("stop", 7), ("stop", [7])):
+        with pytest.raises(ValueError, match=f"{name}={re.escape(repr(wrong))}"):
+            params(**{name: wrong})
+    for prompts in (None, 3, {"prompts": "A"}):
+        with pytest.raises(ValueError, match=f"prompt 0: prompt={re.escape(repr(prompts))}: must be"):
+            llm.generate(prompts, params())
+    with pytest.raises(ValueError, match="params={'max_tokens': 3}: must be a SamplingParams"):
+        llm.generate("A", {"max_tokens": 3})
+    with pytest.raises(ValueError, match=r"request_id=\['a'\]"):
+        llm.engine.add("x", None, ["a"])
+
+
 def test_wrong_logprobs_are_named(llm):
     for wrong in (-1, 1.5, True):
         with pytest.raises(ValueError, match=f"logprobs={wrong}"):

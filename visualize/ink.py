@@ -66,6 +66,8 @@ def ink_for(encoding):
 
 def safe(text, ink):
     """Text from a model or a user, without anything that moves the cursor, hides, combines or fails to encode."""
+    if text.isascii() and text.isprintable():  # nearly always
+        return text
     return "".join(_safe(char, ink) for char in text)
 
 

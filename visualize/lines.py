@@ -38,27 +38,40 @@ def heading(title, remark, width, ink):
 
 def wrap(text, width, breaks=" "):
     """Break a Text into lines of at most `width` cells, behind one of the characters `breaks` where there is one."""
-    plain, lines, start = text.plain, [], 0
+    stops = line_ends(text.plain, width, breaks)
+    return list(text.divide(stops[:-1])) if stops else []
+
+
+def line_ends(plain, width, breaks):
+    """Where the lines end into which `wrap` breaks a string."""
+    is_narrow = cell_len(plain) == len(plain)  # every character takes one cell, as nearly always
+    stops, start = [], 0
     while start < len(plain):
-        stop, cells = start, 0
-        while stop < len(plain) and cells + cell_len(plain[stop]) <= width:
-            cells += cell_len(plain[stop])
-            stop += 1
+        stop = min(start + width, len(plain)) if is_narrow else widest(plain, start, width)
         stop = max(stop, start + 1)  # even if a wide character stands in a single column
         if stop < len(plain):
-            stop = 1 + max((i for i in range(start, stop) if plain[i] in breaks), default=stop - 1)
-        lines.append(text[start:stop])
+            last_break = max(plain.rfind(each, start, stop) for each in breaks)
+            stop = last_break + 1 if last_break >= 0 else stop
+        stops.append(stop)
         start = stop
-    return lines
+    return stops
+
+
+def widest(plain, start, width):
+    """The end of the longest piece of a string from `start` on that fits into `width` cells."""
+    stop, cells = start, 0
+    while stop < len(plain) and (cells := cells + cell_len(plain[stop])) <= width:
+        stop += 1
+    return stop
 
 
 def last_lines(text, width, number, ink):
     """The end of a text in at most `number` lines; an ellipsis says that there is more before it."""
-    breaks = " " + ink.newline
-    lines = wrap(text, width, breaks)
-    if len(lines) <= number:
-        return lines
-    start = sum(len(each) for each in lines[: len(lines) - number - 1])
-    while len(lines := wrap(line((ink.ellipsis, "dim"), text[start:]), width, breaks)) > number:
-        start = next((i + 1 for i in range(start, len(text) - 1) if text.plain[i] in breaks), start + 1)
-    return lines
+    breaks, plain = " " + ink.newline, text.plain
+    stops = line_ends(plain, width, breaks)
+    if len(stops) <= number:
+        return wrap(text, width, breaks)
+    start = stops[-number - 2] if len(stops) > number + 1 else 0
+    while len(line_ends(ink.ellipsis + plain[start:], width, breaks)) > number:
+        start = next((i + 1 for i in range(start, len(plain) - 1) if plain[i] in breaks), start + 1)
+    return wrap(line((ink.ellipsis, "dim"), text[start:]), width, breaks)

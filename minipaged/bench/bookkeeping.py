@@ -101,6 +101,11 @@ def measure(cases, runs):
     ]
 
 
+def part_of(units):
+    """0.05 -> "1/20"; what is more than half a unit stays a number."""
+    return f"1/{1 / units:.0f}" if units < 0.5 else f"{units:.1f}"
+
+
 def main(argv=None):
     """Measure and print. Raises ValueError for a value that isn't allowed."""
     parser = Parser(prog="python -m minipaged bench bookkeeping", description=__doc__)
@@ -121,8 +126,8 @@ def main(argv=None):
         step_ms, units = Spread(**row["step_ms"]), Spread(**row["units"])
         sizes = [f"{row[name]:,}" for name in ("num_seqs", "context", "num_blocks")]
         per_sequence = f"{1e3 * step_ms.median / row['num_seqs']:.1f}"
-        part = f"1/{1 / units.median:.0f} (1/{1 / units.most:.0f}-1/{1 / units.least:.0f})"
+        part = f"{part_of(units.median)} ({part_of(units.most)}-{part_of(units.least)})"
         lines.append([*sizes, "on" if row["events"] else "off", step_ms.text(2), per_sequence, part])
     print(table(head, lines))
     unit_ms = Spread.of([row["unit_ms"]["median"] for row in rows]).median
-    print(f"\nThe unit, sum(range(1_000_000)), took {unit_ms:.1f} ms. Medians of {runs} steps, with least and most.")
+    print(f"\nThe unit, sum(range(1_000_000)), took {unit_ms:.1f} ms. Over {runs} steps: median, least, most.")

@@ -157,7 +157,7 @@ def main(argv=None):
         print(json.dumps({**about, "hugging_face": "ratio" in rows[0], "rows": rows}))
         return
     print(report(rows))
-    print(f"\nPrompts of {num_tokens} tokens, {max_tokens} new ones, float32. Medians of {runs} runs, least and most.")
+    print(f"\nPrompts of {num_tokens} tokens, {max_tokens} new ones, float32. Over {runs} runs: median, least, most.")
     if "ratio" not in rows[0]:
         print(NO_TRANSFORMERS)
     elif "continuous" not in rows[0]:

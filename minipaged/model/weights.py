@@ -6,13 +6,12 @@ projections that read the same input are one matrix (one product is faster than 
 the file has channel i with i + head_dim / 2.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from minipaged.arguments import whole
+from minipaged.arguments import real, whole
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class GPTConfig:
     def __post_init__(self):
         for name, value in vars(self).items():
             if name in ("rope_theta", "rms_norm_eps"):
-                if not (isinstance(value, (int, float)) and 0 < value < math.inf):
-                    raise ValueError(f"{name}={value!r}: must be a positive number")
+                real(name, value, lambda number: number > 0, "a positive number")
             else:
                 whole(name, value, least=1)
         if self.num_heads % self.num_kv_heads or self.head_dim % 2:

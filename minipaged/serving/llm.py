@@ -107,10 +107,10 @@ class LLM:
 
     def _checked(self, prompts, sampling_params):
         """Pairs of a prompt and its SamplingParams, each of which can run; ValueError otherwise."""
-        if isinstance(prompts, (str, dict)) or (prompts and isinstance(prompts[0], int)):
-            prompts = [prompts]
+        is_one = not isinstance(prompts, (list, tuple)) or (prompts and isinstance(prompts[0], int))
+        prompts = [prompts] if is_one else prompts
         params = SamplingParams() if sampling_params is None else sampling_params
-        if isinstance(params, SamplingParams):
+        if not isinstance(params, (list, tuple)):
             params = [params] * len(prompts)
         if len(params) != len(prompts):
             raise ValueError(f"{len(prompts)} prompts, {len(params)} SamplingParams: give one for all or one for each")

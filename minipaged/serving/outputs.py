@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minipaged.serving.stopping import first_stop
+from minipaged.serving.stopping import first_stop, settled
 
 
 class Logprob(NamedTuple):
@@ -18,7 +18,8 @@ class Logprob(NamedTuple):
 class CompletionOutput:
     """One answer.
 
-    text ends before the stop string that ended it; token_ids are all that were generated. cumulative_logprob: of these
+    text ends before the stop string that ended it, and while it grows, before anything that could still be taken back;
+    token_ids are all that were generated. cumulative_logprob: of these
     tokens under the model itself. finish_reason: "stop", "length", "abort", or None while it grows. stop_reason: the
     stop string that ended it, if one did. logprobs: if asked for, for each generated token a dict of token id ->
     Logprob: its own and the likeliest ones.
@@ -56,7 +57,8 @@ def completion(sequence, tokenizer):
     token_ids, text = sequence.output_token_ids, None
     if tokenizer:
         text = tokenizer.decode(token_ids)
-        text = text[: first_stop(text, sequence.request.params.stop_strings)[0]]
+        stop_strings = sequence.request.params.stop_strings
+        text = text[: first_stop(text, stop_strings)[0]] if sequence.finish_reason else settled(text, stop_strings)
     logprobs = None
     if sequence.request.params.logprobs is not None:
         logprobs = [with_texts(facts, tokenizer) for facts in sequence.logprobs]

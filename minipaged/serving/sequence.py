@@ -3,11 +3,10 @@
 Plain records. Nothing here decides anything; the scheduler moves sequences along. (vLLM: v1/request.py.)
 """
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum
 
-from minipaged.arguments import whole
+from minipaged.arguments import real, whole
 
 
 class Status(str, Enum):
@@ -43,13 +42,11 @@ class SamplingParams:
     logprobs: int | None = None
 
     def __post_init__(self):
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature={self.temperature}: must be 0 (greedy) or a positive number")
+        real("temperature", self.temperature, lambda number: number >= 0, "0 (greedy) or a positive number")
         whole("max_tokens", self.max_tokens, least=1)
         if self.seed is not None:
             whole("seed", self.seed, least=0)
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
+        real("top_p", self.top_p, lambda number: 0 < number <= 1, "a number above 0 and at most 1")
         whole("top_k", self.top_k, least=-1)
         if self.logprobs is not None:
             whole("logprobs", self.logprobs, least=0)
@@ -60,7 +57,7 @@ class SamplingParams:
     @property
     def stop_strings(self):
         """`stop` as a tuple of texts."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        return tuple(self.stop or ()) if isinstance(self.stop, (list, tuple, type(None))) else (self.stop,)
 
 
 @dataclass(eq=False)

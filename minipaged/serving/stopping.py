@@ -28,3 +28,17 @@ def first_stop(text, stop_strings):
     """(where it begins, which) of the stop string that appears first in a text; (len(text), None) if none does."""
     found = [(text.find(stop), stop) for stop in stop_strings if stop in text]
     return min(found, default=(len(text), None))
+
+
+def settled(text, stop_strings):
+    """As much of an unfinished text as no later token can change or take back.
+
+    U+FFFD at the end may be the first bytes of a character whose last ones are still to come, and an end that
+    begins a stop string may turn out to be one.
+    """
+    text = text.rstrip("\ufffd")
+    ends = [len(text)]
+    for stop in stop_strings:
+        lengths = range(min(len(stop), len(text)), 0, -1)
+        ends += [len(text) - length for length in lengths if text.endswith(stop[:length])]
+    return text[: min(ends)]
