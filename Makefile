@@ -24,8 +24,9 @@ lessons: .venv/ready  ## open the lessons in JupyterLab
 	$(BIN)/jupyter lab lessons $(ARGS)
 	$(ACTIVATE)
 
-picture: .venv/ready  ## draw the README's picture again
-	$(BIN)/python -m visualize --frames 16 --save-svg visualize/picture.svg
+picture: .venv/ready  ## draw the README's pictures again
+	$(BIN)/python -m visualize --once 15 --save-svg visualize/picture.svg
+	$(BIN)/python -m visualize --save-animation visualize/moving.svg
 
 # Made only where it is missing. The file is written last, so that an install that broke off is taken up again.
 .venv/ready:

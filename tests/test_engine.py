@@ -123,7 +123,7 @@ def test_wrong_types_are_named_too(llm):
     for prompts in (None, 3, {"prompts": "A"}):
         with pytest.raises(ValueError, match=f"prompt 0: prompt={re.escape(repr(prompts))}: must be"):
             llm.generate(prompts, params())
-    with pytest.raises(ValueError, match="params={'max_tokens': 3}: must be a SamplingParams"):
+    with pytest.raises(ValueError, match=r"params=\{'max_tokens': 3\}: must be a SamplingParams"):
         llm.generate("A", {"max_tokens": 3})
     with pytest.raises(ValueError, match=r"request_id=\['a'\]"):
         llm.engine.add("x", None, ["a"])

@@ -67,6 +67,7 @@ def parse_args(argv):
     mode.add_argument("--plain", action="store_true", help="no picture: one sentence a line, as for a screen reader")
     mode.add_argument("--json", action="store_true", help="no picture: each step's state as a line of JSON")
     mode.add_argument("--save-svg", metavar="FILE", help="draw the last frame, or that of --once, into a file")
+    mode.add_argument("--save-animation", metavar="FILE", help="draw the whole run into a file, a picture that moves")
     how.add_argument("--record", metavar="FILE", help="write a recording as well, for --replay")
     args = parser.parse_args(argv)
     check_together(parser, args)
@@ -86,7 +87,7 @@ def check_together(parser, args):
         parser.error("--max-tokens is for your own prompts, and none is given")
     if args.once is not None and (args.plain or args.json or args.frames or args.auto or args.fps):
         parser.error("--once prints one frame: leave out --plain, --json, --frames, --auto and --fps")
-    for name in ("save_svg", "record", "replay"):
+    for name in ("save_svg", "save_animation", "record", "replay"):
         if getattr(args, name) == "":
             parser.error(f"--{name.replace('_', '-')}: the file's name is empty")
     if "" in args.prompts:
@@ -135,7 +136,7 @@ def opened(path):
 
 def run(args, signals, file):
     """Show what was asked for; file: where to record it, or None. Returns an exit status."""
-    from visualize import app, recording
+    from visualize import animation, app, recording
 
     ink = ASCII if args.ascii else ink_for(sys.stdout.encoding)
     replay = recording.Replay(args.replay) if args.replay is not None else None
@@ -155,6 +156,8 @@ def run(args, signals, file):
         app.print_json(load, limit=args.frames)
     elif args.save_svg is not None:
         app.save_svg(load, args.save_svg, args.once, args.frames)
+    elif args.save_animation is not None:
+        animation.save_animation(load, args.save_animation, args.frames)
     elif args.once is not None:
         app.print_once(load, ink, args.once)
     elif args.plain:

@@ -6,6 +6,7 @@ with any colour vision can tell apart. This file knows nothing of blocks or sequ
 
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -27,11 +28,12 @@ class Ink:
     bar: str  # of the memory line: written, allocated, free
     dot: str  # between parts of a line
     here: str  # where we stand on the timeline
+    shades: str  # how much of a group of blocks is used: none, three steps between, all; none of them is a glyph
     is_ascii: bool = False
 
 
-UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·", "●")
-ASCII = Ink("o^#@$v%&", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", "o", is_ascii=True)
+UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·", "●", "·░▒▓█")
+ASCII = Ink("o^#@$v%&", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", "o", ".:=xX", is_ascii=True)
 
 # Okabe and Ito's colours, with the ink that reads well on each.
 OKABE_ITO = (
@@ -49,10 +51,17 @@ TAKEN, WRITTEN, FREED = "+", "*", "-"
 NEW = Style(bold=True, underline=True)
 
 
+@cache
 def owner_style(number):
     """Black (or white) on the owner's colour: it reads the same on a light and on a dark terminal."""
     background, ink = OKABE_ITO[number % len(OKABE_ITO)]
     return Style(color=ink, bgcolor=background)
+
+
+@cache
+def owner_colour(number):
+    """For characters that are themselves an area of colour."""
+    return Style(color=OKABE_ITO[number % len(OKABE_ITO)][0])
 
 
 def ink_for(encoding):

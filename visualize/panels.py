@@ -57,7 +57,7 @@ def draw_free_queue(scene, width):
             break
         text.append(f" {block}")
     if not order:
-        text.append(" empty: the next running request that needs a block makes one yield", "bold")
+        text.append(" empty: who needs a block now makes the newest yield", "bold")
     return [fit(text, width, ink)]
 
 
@@ -171,13 +171,15 @@ def draw_table(scene, seq, width):
     """logical -> physical, entry by entry; of a long table the beginning and the end."""
     ink, block_size = scene.ink, scene.snapshot.block_size
     old = scene.num_old_blocks(seq) if scene.previous else len(seq.block_table)
+    table, most = list(enumerate(seq.block_table)), width // 4  # an entry takes at least 4 cells
+    hidden = max(0, len(table) - 2 * most)
     entries = []
-    for logical, block in enumerate(seq.block_table):
+    for logical, block in table[:most] + table[max(most, len(table) - most) :]:
         is_new = logical >= old
         entries.append(line((f"{'+' * is_new}{logical}{ink.arrow}{block}", "bold" if is_new else "")))
-    last = seq.num_computed_tokens - (len(entries) - 1) * block_size
+    last = seq.num_computed_tokens - (len(table) - 1) * block_size
     tail = line((f" ({last}/{block_size})", "dim"))
-    shown, hidden = list(entries), 0
+    shown = list(entries)
     while len(shown) > 2 and sum(each.cell_len + 2 for each in shown) + tail.cell_len + 13 * bool(hidden) > width:
         del shown[len(shown) // 2]
         hidden += 1

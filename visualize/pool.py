@@ -6,6 +6,7 @@ whose K and V it holds. This file only draws; every number comes from the snapsh
 
 from dataclasses import dataclass, replace
 
+from visualize.grouped import draw_grouped
 from visualize.ink import FREED, NEW, clip, pad, safe
 from visualize.lines import fit, line, spread
 
@@ -30,23 +31,23 @@ class Layout:
         return 2 if self.kind in ("slots", "text") else 1
 
 
-def draw_pool(scene, width, height):
-    """Lines of `width` columns, `height` of them at most."""
+def draw_pool(scene, width, height, focus=None):
+    """Lines of `width` columns, `height` of them at most. A pool too large for cells is drawn in groups of blocks.
+
+    focus: the name of the sequence whose blocks are then listed one by one.
+    """
     blocks, ink = scene.snapshot.blocks, scene.ink
     layout, columns, rows = choose(scene, width, height)
-    between = min(MAX_GAP, (width - columns * layout.width) // max(columns - 1, 1))
-    shown = rows
     if layout.kind == "tiny" and rows > height:
-        shown = height - 1
+        return draw_grouped(scene, width, height, focus)
+    between = min(MAX_GAP, (width - columns * layout.width) // max(columns - 1, 1))
     lines = []
-    for row in range(shown):
+    for row in range(rows):
         cells = [draw_cell(scene, block, layout) for block in blocks[row * columns : (row + 1) * columns]]
         for parts in zip(*cells):
             joined = [part for cell in parts for part in (" " * between, cell)][1:]
             lines.append(fit(line(*joined), width, ink))
         lines += [line(" " * width)] * (layout.gap if row < rows - 1 else 0)
-    if shown < rows:
-        lines.append(fit(line((f"+{len(blocks) - shown * columns:,} more blocks", "dim")), width, ink))
     return lines
 
 

@@ -5,7 +5,7 @@ It is derived from two snapshots and thrown away after the frame. It draws nothi
 
 from rich.cells import cell_len
 
-from visualize.ink import FREED, TAKEN, WRITTEN, clip_start, owner_style, safe
+from visualize.ink import FREED, TAKEN, WRITTEN, clip_start, owner_colour, owner_style, safe
 
 
 class Scene:
@@ -33,6 +33,9 @@ class Scene:
         """A sequence's letter (of a long name, the end) and its glyph."""
         return self._labels[name]
 
+    def glyph(self, name):
+        return self.label(name)[-1]
+
     def chip(self, name):
         """The label on its colour, as a part of a line."""
         return f" {self.label(name)} ", self.style(name)
@@ -40,9 +43,17 @@ class Scene:
     def style(self, name):
         return owner_style(self._number[name])
 
+    def colour(self, name):
+        """Its colour without letters on it."""
+        return owner_colour(self._number[name])
+
     def knows(self, name):
         """False for a request that was refused: it never became a sequence."""
         return name in self._number
+
+    def sequence(self, name):
+        """The sequence of this name, or None if there is none."""
+        return self.snapshot.sequences[self._number[name]] if self.knows(name) else None
 
     def home(self, block_id):
         """(sequence, logical block) that a physical block belongs to, or None if it is free."""
@@ -56,6 +67,15 @@ class Scene:
         if now.owners != before.owners:
             return TAKEN if now.owners else FREED
         return WRITTEN if now.filled != before.filled else " "
+
+    def changes(self):
+        """The marks of all blocks to which something happened in this step: {block id: mark}."""
+        if self.previous is None:
+            return {}
+        # What didn't change is the same record in both snapshots: most of a large pool is passed over quickly.
+        pairs = zip(self.snapshot.blocks, self.previous.blocks)
+        marks = {now.id: self.mark(now.id) for now, before in pairs if now is not before}
+        return {block_id: mark for block_id, mark in marks.items() if mark != " "}
 
     def last_owner(self, block_id):
         """Name of the sequence that has just lost a block."""
