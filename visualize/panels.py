@@ -57,7 +57,8 @@ def draw_free_queue(scene, width):
             break
         text.append(f" {block}")
     if not order:
-        text.append(" empty: who needs a block now makes the newest yield", "bold")
+        meaning = (" empty: who needs a block now makes the newest yield", " empty: the newest yields next", " empty")
+        text.append(next((each for each in meaning if text.cell_len + len(each) <= width), " empty"), "bold")
     return [fit(text, width, ink)]
 
 
