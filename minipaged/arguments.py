@@ -5,14 +5,16 @@ import math
 import operator
 
 
-def whole(name, value, least):
-    """`value` as an int. Raises ValueError unless it is a whole number, and at least `least`."""
+def whole(name, value, least, most=math.inf):
+    """`value` as an int. Raises ValueError unless it is a whole number from `least` to `most`."""
     try:  # numpy's integers have an index, floats have none
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or number < least:
-        raise ValueError(f"{name}={value!r}: must be a whole number, {least} or more")
+    if number is None or not least <= number <= most:
+        allowed = f"{least} or more" if most == math.inf else f"from {least} to {most}"
+        shown = f"{value!r}" if not isinstance(value, int) or abs(value) < 10**30 else "a number of more than 30 digits"
+        raise ValueError(f"{name}={shown}: must be a whole number, {allowed}")
     return number
 
 
@@ -20,8 +22,8 @@ def real(name, value, allowed, says):
     """`value` as a float. Raises ValueError unless it is a finite number for which allowed(number); says: in words."""
     try:
         number = float("nan") if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not (math.isfinite(number) and allowed(number)):
-        raise ValueError(f"{name}={value!r}: must be {says}")
+        raise ValueError(f"{name}={str(value)[:40] if isinstance(value, int) else repr(value)}: must be {says}")
     return number

@@ -6,7 +6,7 @@ Imports torch only in `load`. Wrong input is a ValueError; __main__.py makes one
 import json
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from unicodedata import category
 
 BAR_AFTER_SECONDS = 2
@@ -127,7 +127,9 @@ class Bar:
 
     def __exit__(self, *error):
         if self._progress:
-            self._progress.stop()
+            with suppress(IndexError):  # rich's, if a signal came while the bar was started
+                self._progress.stop()
+            self._progress.console.show_cursor()
 
     def update(self, index, num_tokens):
         """A prompt has num_tokens tokens now."""

@@ -15,19 +15,26 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         name = self.prog.split()[2]  # of a subcommand, prog goes on after it
         hint = " (--help lists what is allowed)" if message.startswith("unrecognized") else ""
-        self.exit(2, f"{name}: {message}{hint}\n")
+        self.exit(2, f"{name}: {one_line(message)}{hint}\n")
 
 
 def number(kind, name):
     """A type for argparse: `kind` is int or float. Ranges are checked where the numbers are used."""
 
     def parse(text):
+        if len(text) > 30:
+            raise argparse.ArgumentTypeError(f"'{text[:30]}...' must be {name} of at most 30 characters")
         try:
             return kind(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} must be {name}") from None
 
     return parse
+
+
+def one_line(text):
+    """Text for an error: whatever it quotes, on one line and without anything that a terminal obeys."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
 
 
 def exit_status(name, work):
@@ -44,12 +51,13 @@ def exit_status(name, work):
         sys.stdout.flush()  # here, where its errors are caught
         return status or 0
     except ValueError as error:
-        message = " ".join(str(error).splitlines())
+        message = str(error)
     except OSError as error:
         if error.filename is None:  # stdout itself: nothing more can be written to it, not even what is left at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader has seen enough
             return 0
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    print(f"{name}: {message}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"{name}: {one_line(message)}", file=sys.stderr)
     return 2

@@ -116,6 +116,72 @@ def test_a_stream_never_takes_text_back(llm):
         assert shown == llm.generate(["ROMEO:\nI am"], params(max_tokens=12, stop=stops))[0].outputs[0].text
 
 
+def test_a_step_that_breaks_off_anywhere_counts_not_at_all(engine):
+    """Interrupted at every place in turn, as Ctrl-C would: the answers are those of a run that nobody disturbed."""
+    requests = [([5, 6, 7], params(max_tokens=3)), ([8] * 5, params(temperature=1, seed=2, max_tokens=4, logprobs=2))]
+    num_broken = 0
+
+    def answers(line=None):
+        for i, (prompt, sampling) in enumerate(requests):
+            engine.add(prompt, sampling, str(i))
+        sequences = [request.sequences[0] for request in engine.scheduler.waiting]
+        while engine.has_unfinished():
+            if line is None:
+                engine.step()
+            else:
+                interrupted(line)
+                line = None if not engine.has_unfinished() else line
+        return [(each.token_ids, each.cumulative_logprob, each.logprobs, each.finish_reason) for each in sequences]
+
+    def interrupted(line):
+        """A step that is broken off at its line-th line, if it has so many; then one that isn't."""
+        nonlocal num_broken
+        left = line
+
+        def trace(frame, event, arg):
+            nonlocal left
+            if "minipaged" not in frame.f_code.co_filename:
+                return None
+            left -= event == "line"
+            if left == 0:
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            engine.step()
+        except KeyboardInterrupt:
+            num_broken += 1
+        finally:
+            sys.settrace(None)
+        if engine.has_unfinished():
+            engine.step()
+
+    undisturbed = answers()
+    for line in range(1, 400, 3):
+        for (ids, total, logprobs, reason), expected in zip(answers(line), undisturbed):
+            assert (ids, reason, total) == (expected[0], expected[3], pytest.approx(expected[1], abs=1e-9)), line
+            assert [list(each) for each in logprobs] == [list(each) for each in expected[2]], line
+        assert engine.memory.allocator.num_free == 16
+    assert num_broken > 200
+
+
+def test_what_was_checked_is_what_counts(llm):
+    stop = ["th"]
+    wanted = params(stop=stop)
+    stop.append(5)
+    assert wanted.stop_strings == ("th",) and llm.generate("O", wanted)
+    for wrong in ({"seed": 2**63}, {"seed": 10**5000}, {"temperature": 10**400}, {"stop": iter(["a"])}, {"stop": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
+            params(**wrong)
+
+
+@pytest.mark.parametrize("prompt", ["\ud800", {"prompt": "a\udfff"}])
+def test_half_a_character_is_no_text(llm, prompt):
+    with pytest.raises(ValueError, match="surrogates"):
+        llm.generate([prompt], params())
+
+
 def test_wrong_types_are_named_too(llm):
     for name, wrong in (("temperature", "hot"), ("temperature", None), ("top_p", "5"), ("stop", 7), ("stop", [7])):
         with pytest.raises(ValueError, match=f"{name}={re.escape(repr(wrong))}"):
@@ -256,6 +322,13 @@ def test_an_interrupted_generate_leaves_nothing_behind(llm, monkeypatch):
     "options, message",
     [
         ({"model": "gpt-5"}, "model='gpt-5'.*tiny"),
+        ({"model": None}, "model=None"),
+        ({"model": "x" * 5000}, "model='xx"),
+        ({"dtype": []}, r"dtype=\[\]"),
+        ({"seed": -1}, "seed=-1"),
+        ({"max_num_seqs": "4"}, "max_num_seqs='4'"),
+        ({"num_blocks": 10**400}, "num_blocks=a number of more than 30 digits: must be a whole number, from 1 to"),
+        ({"num_blocks": 1024, "block_size": 2048}, "block_size=2048: must be a whole number, from 1 to 1024"),
         ({"dtype": "int4"}, "dtype='int4'.*float32, float64"),
         ({"attention": "magic"}, "attention='magic'.*batched, reference"),
         ({"block_size": 0}, "block_size=0"),

@@ -119,7 +119,7 @@ def test_an_unknown_model_is_named(tmp_path):
     from minipaged.model.load import load
 
     for name in ("llama", tmp_path):
-        with pytest.raises(ValueError, match=f"model='{name}'.*tiny.*config.json is not there"):
+        with pytest.raises(ValueError, match=f"model='{name}'.*tiny.*, and config.json is not there"):
             load(name)
 
 

@@ -17,6 +17,7 @@ from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import Request, SamplingParams
 
 BLOCK_SIZE = 16
+MAX_TOKENS = 50_000_000  # of all cases together, each a number in some list
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,10 @@ def main(argv=None):
     options = parser.parse_args(argv)
     sizes = whole_list("--sequences", options.sequences)
     context, runs = whole_option("--context", options.context), whole_option("--runs", options.runs)
+    if 10 * max(sizes) * context > MAX_TOKENS:
+        raise ValueError(
+            f"--sequences {max(sizes)} with --context {context}: at most {MAX_TOKENS // 10:,} tokens in all"
+        )
     rows = measure(cases(sizes, context, runs), runs)
     if options.json:
         print(json.dumps({"unit": "sum(range(1_000_000))", "block_size": BLOCK_SIZE, "runs": runs, "rows": rows}))

@@ -16,7 +16,7 @@ from minipaged.bench import hugging_face
 from minipaged.bench.measure import Spread, progress, table, whole_list, whole_option
 from minipaged.commandline import Parser
 from minipaged.memory.block_table import blocks_for
-from minipaged.serving.llm import LLM
+from minipaged.serving.llm import LLM, MAX_SLOTS
 from minipaged.serving.sequence import SamplingParams
 
 BLOCK_SIZE = 16
@@ -142,6 +142,10 @@ def main(argv=None):
     max_tokens = whole_option("--max-tokens", options.max_tokens)
     if max_tokens < 2:
         raise ValueError(f"--max-tokens={max_tokens}: must be at least 2, since the prompt's step gives the first one")
+    if max(batches) * (num_tokens + max_tokens + BLOCK_SIZE) > MAX_SLOTS:
+        raise ValueError(
+            f"--batch {max(batches)} with {num_tokens + max_tokens} tokens each: at most {MAX_SLOTS:,} in all"
+        )
     context = engine(1, 1, 1).engine.max_model_len
     if num_tokens + max_tokens > context:
         raise ValueError(

@@ -31,7 +31,7 @@ def table(head, rows):
 
 def whole_option(option, text):
     """ "8" -> 8. Raises ValueError unless it is a whole number of at least 1."""
-    return whole(option, int(text) if text.strip().isdecimal() else text, least=1)
+    return whole(option, int(text) if text.strip().isdecimal() and len(text) < 30 else text, least=1)
 
 
 def whole_list(option, text):
@@ -41,5 +41,5 @@ def whole_list(option, text):
 
 def progress(text=""):
     """Show what is being measured, in place, on stderr. Only on a terminal; without a text the line is cleared."""
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

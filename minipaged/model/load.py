@@ -1,6 +1,7 @@
 """Read a model's folder from disk: config.json, model.safetensors, tokenizer.json. Nothing is ever downloaded."""
 
 import json
+import os
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,10 +21,13 @@ def load(name="tiny", dtype=torch.float32, attention=None):
     attention: the backend of its paged forward, as in GPT. Raises ValueError if there is no such model, or if its files
     don't make one.
     """
+    if not isinstance(name, (str, Path)):
+        raise ValueError(f'model={name!r}: must be "tiny" or the path of a folder')
     folder = TINY if name == "tiny" else Path(name)
     for file in ("config.json", "model.safetensors", "tokenizer.json"):
-        if not (folder / file).is_file():
-            raise ValueError(f'model={str(name)!r}: must be "tiny" or a folder, and {folder / file} is not there')
+        if not os.path.isfile(folder / file):  # not Path.is_file, which raises for a name that is too long
+            files = "config.json, model.safetensors and tokenizer.json"
+            raise ValueError(f'model={str(name)!r}: must be "tiny" or a folder with {files}, and {file} is not there')
     with naming(folder / "config.json"):
         config = GPTConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
     with naming(folder / "model.safetensors"):

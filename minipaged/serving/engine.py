@@ -111,6 +111,8 @@ class Engine:
         if isinstance(prompt, str):
             if self.tokenizer is None:
                 raise ValueError(f"prompt={prompt!r}: this engine has no tokenizer, give a list of token ids")
+            if not prompt.isascii() and any("\ud800" <= char <= "\udfff" for char in prompt):
+                raise ValueError(f"prompt={prompt!r}: must be a text without surrogates, which no encoding has")
             prompt = self.tokenizer.encode(prompt)
         if not isinstance(prompt, (list, tuple)):
             forms = 'a text, a list of token ids, {"prompt": text} or {"prompt_token_ids": ids}'
@@ -129,6 +131,7 @@ class Engine:
         Raises whatever the model or the sampler raises (FloatingPointError for NaN). No token is lost then: every
         request is queued again, and what the cache held of it is computed anew.
         """
+        unfinished, marks, num_events = dict(self._requests), [], 0
         try:
             plan = self.scheduler.schedule()
             self.cache.apply(plan)
@@ -137,16 +140,26 @@ class Engine:
             batch = Batch.build(plan, self.memory)
             logits = self.model(batch, self.cache)
             continuations = sampler.choose(plan, logits)
+            reasons = [stopping.reason(each.parent, each.token, self.tokenizer) for each in continuations]
+            marks, num_events = [(sequence, sequence.mark()) for sequence in plan.due], len(self.log or ())
+            self.scheduler.commit(plan, continuations, reasons)
+            requests = [sequence.request for sequence in plan.due]
+            for request in requests:
+                if request.status is Status.FINISHED:
+                    del self._requests[request.request_id]
         except BaseException:  # an error, or Ctrl-C: nothing of this step counts
-            self.scheduler.start_over(self._requests.values())
+            self._undo(unfinished, marks, num_events)
             raise
-        reasons = [stopping.reason(each.parent, each.token, self.tokenizer) for each in continuations]
-        self.scheduler.commit(plan, continuations, reasons)
-        requests = [sequence.request for sequence in plan.due]
-        for request in requests:
-            if request.status is Status.FINISHED:
-                del self._requests[request.request_id]
         return StepResult(plan, self._take_events(), requests, self.tokenizer)
+
+    def _undo(self, unfinished, marks, num_events):
+        """A step broke off: who was unfinished is so again, without the tokens that it may have been given."""
+        self._requests = unfinished
+        for sequence, mark in marks:
+            sequence.go_back_to(mark)
+        if marks and self.log is not None:
+            del self.log[num_events:]  # they tell of those tokens
+        self.scheduler.start_over(unfinished.values())
 
     def _take_events(self):
         if self.log is None:
@@ -156,7 +169,12 @@ class Engine:
         return events
 
     def abort(self, request_id):
-        """Take a request away, in whatever state it is. Returns False if it isn't there, or no longer."""
+        """Take a request away, in whatever state it is. Returns False if it isn't there, or no longer.
+
+        Raises ValueError for a request_id that is no text.
+        """
+        if not isinstance(request_id, str):
+            raise ValueError(f"request_id={request_id!r}: must be a text")
         request = self._requests.pop(request_id, None)
         if request is not None:
             self.scheduler.abort(request)

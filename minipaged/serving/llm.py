@@ -16,6 +16,7 @@ from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import SamplingParams, Status
 
 ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
+MAX_SLOTS = 2**20  # of the pool: 2 GiB of K and V for the tiny model in float32
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -28,7 +29,7 @@ class LLM:
     1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with
     NaN, so that a wrong read raises FloatingPointError.
 
-    Raises ValueError for a value that isn't allowed.
+    Raises ValueError for a value that isn't allowed. The pool may have up to 2**20 slots, num_blocks * block_size.
     """
 
     def __init__(
@@ -47,9 +48,12 @@ class LLM:
     ):
         dtype = _one_of("dtype", dtype, DTYPES)
         attention = _one_of("attention", attention, ATTENTION)()
+        whole("seed", seed, least=0)
+        whole("num_blocks", num_blocks, least=1, most=MAX_SLOTS)
+        whole("block_size", block_size, least=1, most=MAX_SLOTS // num_blocks)
         memory = PagedMemory(num_blocks, block_size)
         if max_num_batched_tokens is None:
-            max_num_batched_tokens = max(512, max_num_seqs)
+            max_num_batched_tokens = max(512, whole("max_num_seqs", max_num_seqs, least=1))
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
         num_threads = whole("num_threads", num_threads, least=1)
         with torch.inference_mode():  # weights made in it are a little faster to use
@@ -125,6 +129,6 @@ class LLM:
 
 
 def _one_of(name, value, allowed):
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name}={value!r}: must be one of {', '.join(allowed)}")
     return allowed[value]

@@ -50,7 +50,7 @@ class RequestOutput:
         """What a serving.sequence.Request has come to."""
         outputs = [completion(sequence, tokenizer) for sequence in request.sequences]
         finished = all(sequence.finish_reason for sequence in request.sequences)
-        return cls(request.request_id, request.prompt, request.prompt_token_ids, outputs, finished)
+        return cls(request.request_id, request.prompt, list(request.prompt_token_ids), outputs, finished)
 
 
 def completion(sequence, tokenizer):

@@ -40,12 +40,12 @@ def choose(plan, logits):
 def ranked(logprobs, token, n):
     """One row of log-probabilities [vocab_size] -> {token: (log-probability, rank)} of a token and of the n likeliest.
 
-    The likeliest has rank 1. The token comes first, and is one of the n or one more.
+    The likeliest has rank 1. The token is one of the n or one more.
     """
     values, tokens = logprobs.topk(n)
     likeliest = {t: (value, rank) for rank, (t, value) in enumerate(zip(tokens.tolist(), values.tolist()), start=1)}
     value = logprobs[token]
-    return {token: (value.item(), 1 + int((logprobs > value).sum()))} | likeliest
+    return likeliest | {token: (value.item(), 1 + int((logprobs > value).sum()))}
 
 
 def uniform(sequence):

@@ -146,7 +146,7 @@ class Scheduler:
         self.waiting.clear()
         for request in requests:
             sequence = request.sequences[0]
-            if request.status is Status.RUNNING:
+            if request.status in (Status.RUNNING, Status.FINISHED):  # finished by the step that broke off
                 self._note(Preempted, request.request_id, None, sequence.num_computed_tokens, num_free)
                 request.status = Status.PREEMPTED
             sequence.num_computed_tokens = 0

@@ -40,24 +40,27 @@ class SamplingParams:
     top_k: int = 0
     stop: str | list | None = None
     logprobs: int | None = None
+    stop_strings: tuple = field(init=False, repr=False, compare=False)  # `stop` as a tuple
 
     def __post_init__(self):
-        real("temperature", self.temperature, lambda number: number >= 0, "0 (greedy) or a positive number")
+        temperature = real(
+            "temperature", self.temperature, lambda number: number >= 0, "0 (greedy) or a positive number"
+        )
         whole("max_tokens", self.max_tokens, least=1)
         if self.seed is not None:
-            whole("seed", self.seed, least=0)
-        real("top_p", self.top_p, lambda number: 0 < number <= 1, "a number above 0 and at most 1")
+            whole("seed", self.seed, least=0, most=2**63 - 1)
+        top_p = real("top_p", self.top_p, lambda number: 0 < number <= 1, "a number above 0 and at most 1")
         whole("top_k", self.top_k, least=-1)
         if self.logprobs is not None:
             whole("logprobs", self.logprobs, least=0)
-        for text in self.stop_strings:
+        given = [] if self.stop is None else self.stop
+        stop_strings = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        for text in stop_strings:
             if not (isinstance(text, str) and text):
                 raise ValueError(f"stop={self.stop!r}: must be a text or a list of texts, none of them empty")
-
-    @property
-    def stop_strings(self):
-        """`stop` as a tuple of texts."""
-        return tuple(self.stop or ()) if isinstance(self.stop, (list, tuple, type(None))) else (self.stop,)
+        # Kept as they were checked, whatever becomes of the list. So does a frozen dataclass set its own fields.
+        for name, value in {"temperature": temperature, "top_p": top_p, "stop_strings": stop_strings}.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(eq=False)
@@ -80,6 +83,16 @@ class Sequence:
 
     def __post_init__(self):
         self.name = self.request.request_id  # what the memory and the events call this sequence
+
+    def mark(self):
+        """How far it has come, for go_back_to."""
+        return self.num_tokens, self.cumulative_logprob, len(self.logprobs)
+
+    def go_back_to(self, mark):
+        """Take back the tokens that came after a mark was made."""
+        num_tokens, self.cumulative_logprob, num_logprobs = mark
+        del self.token_ids[num_tokens:], self.logprobs[num_logprobs:]
+        self.finish_reason = self.stop_reason = None
 
     @property
     def num_tokens(self):

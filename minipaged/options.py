@@ -1,0 +1,113 @@
+"""The command line of `python -m minipaged`: which options there are, and which can't be given together."""
+
+import argparse
+
+from minipaged import cli
+from minipaged.arguments import whole
+from minipaged.commandline import Parser, number
+from minipaged.serving.sequence import SamplingParams
+
+BENCHMARKS = ("decode", "bookkeeping")
+BENCHMARKS_TELL = "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds)"
+PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
+MAX_SLOTS = 2**20  # as LLM, which is not asked, so that a wrong command line is answered at once
+
+
+def some_text(text):
+    """A type for argparse: a text that isn't empty. Bytes that aren't UTF-8 reach Python as lone surrogates."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' must have at least 1 character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be UTF-8") from None
+    return cli.unescaped(text)
+
+
+def parse_args(argv):
+    parser = Parser(prog="python -m minipaged", description="A paged KV cache for a small GPT.")
+    commands = parser.add_subparsers(dest="command", metavar="generate|bench", required=True)
+    about = "complete prompts"
+    generate = commands.add_parser("generate", help=about, description=about.capitalize() + ".")
+    add_generate(generate)
+    about = f"measure: {' or '.join(BENCHMARKS)}"
+    bench = commands.add_parser("bench", help=about, description=about.capitalize() + ".")
+    bench.add_argument("name", metavar="|".join(BENCHMARKS), choices=BENCHMARKS, help=BENCHMARKS_TELL)
+    bench.add_argument("argv", nargs=argparse.REMAINDER, metavar="...", help="its own options; --help lists them")
+    args = parser.parse_args(argv)
+    if args.command == "generate":
+        check_together(parser, args)
+    return args
+
+
+def add_generate(parser):
+    """The options of `generate`. Those of LLM are left out of args where they aren't given: it has the defaults."""
+    default = SamplingParams()
+    an_int, a_float = number(int, "a whole number"), number(float, "a number")
+
+    prompts = parser.add_argument_group("prompts")
+    prompts.add_argument("--prompt", action="append", default=[], type=some_text, metavar="TEXT",
+                         help=r"repeatable; \n stands for the end of a line")  # fmt: skip
+    prompts.add_argument("--prompts-file", metavar="FILE",
+                         help=r"one prompt a line, UTF-8, blank lines skipped; \n as in --prompt")  # fmt: skip
+
+    sampling = parser.add_argument_group("sampling and stopping")
+    sampling.add_argument("--max-tokens", type=an_int, default=default.max_tokens, metavar="N",
+                          help="the most to generate, if the context allows (default %(default)s)")  # fmt: skip
+    sampling.add_argument("--temperature", type=a_float, default=default.temperature, metavar="T",
+                          help="0 takes the likeliest token (default %(default)s)")  # fmt: skip
+    sampling.add_argument("--top-k", type=an_int, default=default.top_k, metavar="N",
+                          help="draw from the N likeliest tokens; 0: from all (default %(default)s)")  # fmt: skip
+    sampling.add_argument("--top-p", type=a_float, default=default.top_p, metavar="P",
+                          help="draw from the likeliest tokens that make up P (default %(default)s)")  # fmt: skip
+    sampling.add_argument("--stop", action="append", type=some_text, metavar="TEXT",
+                          help=r"end before this text; repeatable; \n as in --prompt")  # fmt: skip
+    sampling.add_argument("--ignore-eos", action="store_true", help="go on after the end of text")
+
+    engine = parser.add_argument_group("engine")
+    unset = {"default": argparse.SUPPRESS}
+    engine.add_argument("--model", metavar="NAME", **unset, help='"tiny" (default) or a folder')
+    engine.add_argument("--seed", type=an_int, default=0, metavar="N",
+                        help="LLM's: each prompt gets one of its own from it (default %(default)s)")  # fmt: skip
+    engine.add_argument("--dtype", choices=("float32", "float64"), **unset, help="default float32")
+    engine.add_argument("--block-size", type=an_int, metavar="N", **unset, help="tokens in a block (default 16)")
+    engine.add_argument("--num-blocks", type=an_int, metavar="N", **unset, help="blocks in the pool (default 256)")
+    engine.add_argument("--max-num-seqs", type=an_int, metavar="N", **unset, help="sequences in a step (default 64)")
+    engine.add_argument("--max-num-batched-tokens", type=an_int, metavar="N", **unset,
+                        help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
+    engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
+    engine.add_argument("--dense", action="store_true",
+                        help="no cache: every position computed anew, prompt by prompt; the oracle")  # fmt: skip
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a JSON object a line for each prompt: its tokens, the answer, why it ended",
+    )
+
+
+def check_together(parser, args):
+    """What argparse can't say about options that meet."""
+    if not args.prompt and args.prompts_file is None:
+        parser.error("no prompt: give --prompt or --prompts-file")
+    if args.dense:
+        for name in PAGED_ONLY:
+            if hasattr(args, name):
+                option = "--" + name.replace("_", "-")
+                parser.error(
+                    f"--dense with {option} {getattr(args, name)}: --dense has no cache, leave one of them out"
+                )
+    slots = getattr(args, "num_blocks", 256) * getattr(args, "block_size", 16)
+    if slots > MAX_SLOTS:
+        parser.error(f"--num-blocks times --block-size is {slots:,} slots: at most {MAX_SLOTS:,} are allowed")
+
+
+def params_of(args):
+    """The SamplingParams of `generate`'s options. Raises ValueError for a value that isn't allowed."""
+    names = ("max_tokens", "temperature", "top_k", "top_p", "stop", "ignore_eos")
+    return SamplingParams(**{name: getattr(args, name) for name in names})
+
+
+def settings_of(args):
+    """The keyword arguments of LLM that `generate`'s options give."""
+    settings = {name: getattr(args, name) for name in ("model", "dtype", *PAGED_ONLY) if hasattr(args, name)}
+    return settings | {"seed": whole("seed", args.seed, least=0)}
