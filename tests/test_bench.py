@@ -38,10 +38,10 @@ def test_bookkeeping_prints_a_table(capsys):
 def test_every_measured_step_decodes_every_sequence():
     """More steps than a block has places, so that every sequence takes a block on the way and none is finished."""
     case = bookkeeping.cases([20], context=30, runs=40)[0]
-    scheduler = bookkeeping.prepare(case, 40)
+    scheduler, said = bookkeeping.prepare(case, 40)
     for _ in range(40):
         before = [request.sequences[0].num_computed_tokens for request in scheduler.running]
-        bookkeeping.step(scheduler)
+        bookkeeping.step(scheduler, said)
         after = [request.sequences[0].num_computed_tokens for request in scheduler.running]
         assert len(before) == 20
         assert after == [n + 1 for n in before]

@@ -48,7 +48,8 @@ def cases(sizes, context, runs):
 
 
 def prepare(case, runs):
-    """A scheduler whose sequences have all done their prompts: from now on each computes one token a step.
+    """A scheduler whose sequences have all done their prompts: from now on each computes one token a step. And for each
+    sequence what a model would say next, always the same: making that up is no part of what is measured.
 
     Their lengths differ by up to a block, so that in every step the same share of them, one in BLOCK_SIZE, takes a
     block. Equal ones would all take theirs in the same step, and a median would not see it.
@@ -62,14 +63,15 @@ def prepare(case, runs):
         # One token more than there are steps, so that none is finished while it is measured.
         params = SamplingParams(max_tokens=runs + 2)
         scheduler.add(Request(str(i), None, prompt, params, params.max_tokens, seed=0))
-    step(scheduler)
-    return scheduler
+    said = {each: Continuation(each, 0, 0.0) for request in scheduler.waiting for each in request.sequences}
+    step(scheduler, said)
+    return scheduler, said
 
 
-def step(scheduler):
-    """One step. What a model would say is made up; no sequence is finished."""
+def step(scheduler, said):
+    """One step of what prepare has made. No sequence is finished."""
     plan = scheduler.schedule()
-    continuations = [Continuation(sequence, 0, 0.0) for sequence in plan.due]
+    continuations = [said[sequence] for sequence in plan.due]
     scheduler.commit(plan, continuations, [(None, None)] * len(continuations))
     if scheduler.log is not None:
         scheduler.log.clear()
@@ -83,12 +85,12 @@ def seconds(function, *arguments):
 
 def measure(cases, runs):
     """A dict for each case. The cases take turns, with a unit after each step, so that a busy moment hits them all."""
-    schedulers = [prepare(case, runs) for case in cases]
+    prepared = [prepare(case, runs) for case in cases]
     steps, units = [[] for _ in cases], [[] for _ in cases]
     for run in range(runs):
         progress(f"run {run + 1} of {runs}")
-        for i, scheduler in enumerate(schedulers):
-            steps[i].append(seconds(step, scheduler))
+        for i, case in enumerate(prepared):
+            steps[i].append(seconds(step, *case))
             units[i].append(seconds(sum, range(1_000_000)))
     progress()
     return [
