@@ -6,7 +6,7 @@ import pytest
 from test_visualize import MIXED, POOL, ModelFreeEngine, story
 
 from visualize import player as players
-from visualize.help import draw_help
+from visualize.help import help_pages
 from visualize.ink import ASCII, UNICODE
 from visualize.player import Player
 from visualize.scenarios import SCENARIOS, Run, find, of_prompts
@@ -98,40 +98,62 @@ def test_a_limit_is_a_number_of_snapshots():
     assert press(player, "G") == 4 and player.is_over
 
 
-def test_focus_goes_round_and_survives_a_way_back():
+def test_focus_goes_round_and_then_back_to_itself():
     player = make()
     assert player.focus is None  # nobody runs yet
-    press(player, "G")
-    assert player.focus is None  # nor any more
-    names = [seq.name for seq in player.snapshot.sequences]
+    press(player, ["n"] * 8)
+    running = [seq.name for seq in player.snapshot.sequences if seq.block_table]
     seen = []
-    for _ in range(len(names) + 1):
+    for _ in range(len(running) + 1):
         press(player, ["tab"])
         seen.append(player.focus)
-    assert seen == [*names, names[0]]
-    press(player, ["tab"] * 4)  # the last to arrive
+    assert seen == [*running, running[0]] and len(running) > 2
+    press(player, ["tab"] * len(running))  # once round: the last but one key made it automatic again
+    assert player.focus == running[-1]
     press(player, ["g", "n"])
-    assert player.focus == names[0]  # E is not here yet: the oldest that runs
+    assert player.focus == running[0]  # the last is not here yet: the oldest that runs
     press(player, "G")
-    assert player.focus == names[4]
+    assert player.focus == running[-1]  # chosen is chosen, finished or not
 
 
-def test_q_leaves_but_first_the_help():
+def test_help_and_why_come_and_go():
     player = make()
     assert not player.press("q") and not player.press("escape")
-    assert player.press("?") and player.wants_help
-    assert player.press("q") and not player.wants_help
+    assert player.press("?") and player.press("?") and player.help_page == 2
+    assert player.press("q") and player.help_page == 0
     press(player, "?")
-    assert press(player, "n") == 1 and not player.wants_help
+    assert press(player, "n") == 0 and not player.help_page  # it only left the help
+    press(player, "nw")
+    words = re.sub(r"\s+", " ", player.frame(80, 24, UNICODE).plain)
+    assert all(event.why.split(": ")[0] in words for event in player.snapshot.events) and "Physical" not in words
+    press(player, "w")
+    assert "Physical" in player.frame(80, 24, UNICODE).plain
 
 
 @pytest.mark.parametrize("ink", [UNICODE, ASCII])
 @pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 15)])
-def test_the_help_fits_and_names_every_key(size, ink):
-    rows = draw_help(*size, ink).plain.split("\n")
-    assert len(rows) == size[1] and all(len(row) == size[0] for row in rows)
+def test_the_help_fits_and_names_every_key_mark_and_word(size, ink):
+    rows = []
+    for page in help_pages(*size, ink):
+        rows += page.plain.split("\n")
+        assert len(page.plain.split("\n")) == size[1]
+    assert all(len(row) == size[0] for row in rows)
     assert ink is UNICODE or all(row.isascii() for row in rows)
-    for key in ("space", " b ", " p ", "+ and -", "] and [", "g and G", "Tab", " r ", "?", "Esc"):
+    for key in (
+        "space",
+        " b ",
+        " p ",
+        "+ and -",
+        "] and [",
+        "g and G",
+        "Tab",
+        " w ",
+        " r ",
+        "?",
+        "Esc",
+        "K and V",
+        ink.here,
+    ):
         assert any(key in row for row in rows), key
 
 
@@ -142,7 +164,7 @@ def test_the_timeline_has_every_landmark_and_the_place():
     cells = text[text.index("│") + 1 : text.rindex("│")]
     column = {position: position * (len(cells) - 1) // 20 for position in (1, 5, 10, 20)}
     drawn = {i: cell for i, cell in enumerate(cells) if cell != "─"}
-    assert drawn == {column[1]: "+", column[5]: "●", column[10]: "!", column[20]: "x"}
+    assert drawn == {column[1]: "+", column[5]: "┃", column[10]: "!", column[20]: "x"}
     assert draw_timeline(Timeline(0, 0, False), 60, ASCII).plain.isascii()
     assert draw_timeline(Timeline(3, 3, False), 60, UNICODE).plain.rstrip().endswith("3…")
 

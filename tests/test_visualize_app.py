@@ -155,10 +155,12 @@ def test_keys_and_a_resize():
         terminal.wait_for(rf"step (?!{last} )\d+ [\s\S]* paused ")
         terminal.press("?")
         terminal.wait_for(r"Keys[\s\S]*one step back")
-        terminal.press("?\t")
-        terminal.wait_for(r"focus +E")
-        terminal.press("++-r")
-        terminal.wait_for(r"step 0[\s\S]* playing  x2")
+        terminal.press("qw")  # q leaves the help
+        terminal.wait_for(r"focus +D[^\n]*\n?[\s\S]{0,100}── Why")
+        terminal.press("w\t")
+        terminal.wait_for(r"focus +D[\s\S]* Physical KV cache")
+        terminal.press("+---r")
+        terminal.wait_for(r"step 0[\s\S]* playing  x0.25")
         terminal.press("q")
         assert terminal.ends(0)
 

@@ -108,6 +108,8 @@ def scenario_of(args):
             f"--num-blocks {num_blocks} with --block-size {block_size} makes {num_blocks * block_size:,} slots: "
             f"at most {MAX_SLOTS:,} are allowed"
         )
+    if sizes:  # the story is about the pool that it was written for
+        scenario = replace(scenario, before="", after="")
     return replace(scenario, settings=settings)
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from visualize.help import draw_help
+from visualize.help import help_pages
 from visualize.ink import UNICODE, safe
 from visualize.keys import Keys
 from visualize.lines import line
@@ -67,7 +67,7 @@ def show(console, ink, load, leaves, options):
             player.tick()
             size = terminal_size()
             state = (size, player.position, len(player.history), player.playing, player.speed, player.focus)
-            state += (player.is_hurrying, player.wants_help)
+            state += (player.is_hurrying, player.help_page, player.only_why)
             if state != drawn and now >= drawn_at + FRAME_SECONDS:
                 console.size = size
                 live.update(draw(player, *size, ink, keys.available), refresh=True)
@@ -84,8 +84,9 @@ def show(console, ink, load, leaves, options):
 
 
 def draw(player, width, height, ink, has_keys):
-    if player.wants_help and width >= MIN_WIDTH and height >= MIN_HEIGHT:
-        return draw_help(width, height, ink)
+    if player.help_page and width >= MIN_WIDTH and height >= MIN_HEIGHT:
+        pages = help_pages(width, height, ink)
+        return pages[(player.help_page - 1) % len(pages)]
     return player.frame(width, height, ink, footer(player, ink, has_keys))
 
 
@@ -112,11 +113,11 @@ def plain(frame):
 def print_sentences(load, ink, **options):
     """For a screen reader or a pipe: no picture, one line for each thing that happens."""
     for player in frames(load(), **options):
-        for remark in (player.run.title if player.position == 0 else "", player.story()):
-            if remark:
-                print(safe(remark, ink), flush=True)
-        for event in player.snapshot.events:
-            print(safe(f"step {player.snapshot.step}: {event.why}.", ink), flush=True)
+        lines = [f"step {player.snapshot.step}: {event.why}." for event in player.snapshot.events]
+        lines = [player.run.title, player.story(), *lines] if player.position == 0 else [*lines, player.story()]
+        for each in lines:
+            if each:
+                print(safe(each, ink), flush=True)
 
 
 def print_once(load, ink, step):

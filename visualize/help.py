@@ -1,10 +1,12 @@
-"""Help: the keys and the marks, on one screen that takes the place of a frame."""
+"""Help: the keys, the marks and the words, on as many screens as it takes, each in the place of a frame."""
 
 from rich.text import Text
 
 from visualize.ink import FREED, TAKEN, WRITTEN
 from visualize.lines import fit, heading, line, wrap
 from visualize.timeline import MARKS
+
+ROOM = 20  # cells for what is explained
 
 KEYS = (
     ("space, n or {right}", "one step on"),
@@ -13,31 +15,43 @@ KEYS = (
     ("+ and -", "faster, slower"),
     ("] and [", "to the next, the previous landmark: somebody enters, yields or leaves"),
     ("g and G", "to the first, the last step"),
-    ("Tab", "the next sequence in focus: whose newest token is followed to its slot"),
+    ("Tab", "the next request in focus, whose newest token is followed to its slot"),
+    ("w", "why: give the sentences all the room, and back"),
     ("r", "play again from the start"),
-    ("?", "this help, and back"),
+    ("?", "this help, the next page of it; any other key leaves it"),
     ("q or Esc", "quit"),
+)
+WORDS = (
+    ("K and V", "what the model keeps of a token (keys and values), so that it never reads the token again"),
+    ("slot", "the place of one token's K and V"),
+    ("block", "a few slots in a row: logical, as counted in one text; physical, as counted in the pool"),
+    ("preempted", "had to yield: its blocks went to an older request; it waits, and computes its K and V again"),
+    ("tail waste", "slots of a last block that its text has not reached yet"),
+    ("reserving", "without paging, each request would take its longest possible run of slots at once"),
 )
 
 
-def draw_help(width, height, ink):
-    """A rich Text of `height` lines, each `width` cells wide. What doesn't fit is left out from the end."""
+def help_pages(width, height, ink):
+    """A list of rich Texts of `height` lines, each `width` cells wide."""
     left, right = ("<-", "->") if ink.is_ascii else ("←", "→")
-    marks = (
+    keys = [(what.format(left=left, right=right), meaning) for what, meaning in KEYS]
+    marks = [
         (f"{TAKEN} {WRITTEN} {FREED}", "a block taken, written to, freed in this step"),
         (f"{ink.bar[0]} {ink.bar[1]} {ink.bar[2]}", "slots written, allocated but unused (tail waste), free"),
         (f"0{ink.arrow}9 (3/4)", "logical block 0 is physical block 9; 3 of the last block's 4 slots are written"),
-        (f"{MARKS['Admitted']} {MARKS['Preempted']} {MARKS['Finished']}",
-         "on the history line: somebody entered, yielded, left"),
-    )  # fmt: skip
-    room = 22 if width >= 80 else 20
-    lines = [heading("Keys", line(), width, ink)]
-    for part in (KEYS, marks):
+        (f"{MARKS['Admitted']} {MARKS['Preempted']} {MARKS['Finished']} {ink.here}",
+         "on the history line: somebody entered, yielded, left; where we are"),
+    ]  # fmt: skip
+    lines = []
+    for title, part in (("Keys", keys), ("Marks", marks), ("Words", WORDS)):
+        lines.append(heading(title, line(), width, ink))
         for what, meaning in part:
-            first, *rest = wrap(line(meaning), width - room)
-            lines.append(line(("  " + what.format(left=left, right=right)).ljust(room), first))
-            lines += [line(" " * room, each) for each in rest]
-        lines += [heading("Marks", line(), width, ink)] if part is KEYS else []
-    lines = [fit(each, width, ink) for each in lines[:height]]
-    lines += [line(" " * width)] * (height - len(lines))
-    return Text("\n", no_wrap=True).join(lines)
+            first, *rest = wrap(line(meaning), width - ROOM)
+            lines += [line(f"  {what}".ljust(ROOM), first), *(line(" " * ROOM, each) for each in rest)]
+    pages = [lines[i : i + height - 1] for i in range(0, len(lines), height - 1)]
+    drawn = []
+    for number, page in enumerate(pages, start=1):
+        page += [line()] * (height - 1 - len(page))
+        page.append(line((f"  page {number} of {len(pages)}   ? next   any other key: back", "dim")))
+        drawn.append(Text("\n", no_wrap=True).join(fit(each, width, ink) for each in page))
+    return drawn

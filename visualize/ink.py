@@ -32,8 +32,8 @@ class Ink:
     is_ascii: bool = False
 
 
-UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·", "●", "·░▒▓█")
-ASCII = Ink("o^#@$v%&", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", "o", ".:=xX", is_ascii=True)
+UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·", "┃", "·░▒▓█")
+ASCII = Ink("o^#@$v%&", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", ">", ".:=xX", is_ascii=True)
 
 # Okabe and Ito's colours, with the ink that reads well on each.
 OKABE_ITO = (

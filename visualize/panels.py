@@ -211,7 +211,8 @@ def draw_why(scene, width, height):
     while len(story) + sum(map(len, drawn)) + bool(hidden) > height and hidden < len(events) - 1:
         drawn[expendable[hidden]] = []
         hidden += 1
-    lines = story + [each for sentence in drawn for each in sentence]
+    lines = [each for sentence in drawn for each in sentence]
+    lines = lines + story if scene.snapshot.step else story + lines
     if len(lines) + bool(hidden) > height:  # not even one sentence fits
         lines = [*lines[: height - 1 - bool(hidden)], line(lines[height - 1 - bool(hidden)], ink.ellipsis)]
     if not events and not story:

@@ -28,7 +28,8 @@ class Player:
         self.history = []
         self.position = 0
         self.speed = 1
-        self.wants_help = False
+        self.help_page = 0  # 0: no help
+        self.only_why = False
         self._snapshots = run.snapshots()
         self._landmarks = []  # (position, kind) of events, as they came
         self._focus = None  # a sequence's name, once one was chosen
@@ -109,13 +110,15 @@ class Player:
 
     def press(self, key):
         """Do what a key asks for. Returns False if it asks to leave."""
-        if key in ("q", "Q", "escape"):
-            if not self.wants_help:
-                return False
-            self.wants_help = False
-            return True
-        self.wants_help = key == "?" and not self.wants_help
-        if key in (" ", "right", "n"):
+        if key == "?":
+            self.help_page += 1
+        elif self.help_page:  # any other key leaves the help, and does nothing else
+            self.help_page = 0
+        elif key in ("q", "Q", "escape"):
+            return False
+        elif key in ("w", "W"):
+            self.only_why = not self.only_why
+        elif key in (" ", "right", "n"):
             self.playing, self._goal = False, None
             self.step()
         elif key in ("left", "b"):
@@ -155,10 +158,10 @@ class Player:
         self._wait()
 
     def _next_focus(self):
-        names = [seq.name for seq in self.snapshot.sequences]
-        if names:
-            i = names.index(self.focus) + 1 if self.focus else 0
-            self._focus = names[i % len(names)]
+        """Go round those that have blocks, and then leave the choice to itself again."""
+        names = [seq.name for seq in self.snapshot.sequences if seq.block_table]
+        i = names.index(self._focus) if self._focus in names else -1
+        self._focus = names[i + 1] if i + 1 < len(names) else None
 
     def _next_landmark(self):
         positions = [position for position, _ in self._landmarks]
@@ -173,7 +176,17 @@ class Player:
         """What is shown now, as a rich Text."""
         timeline = Timeline(self.position, len(self.history) - 1, self.is_complete, tuple(self._landmarks))
         return view(
-            self.snapshot, self.previous, width, height, ink, self.run.title, footer, self.story(), timeline, self.focus
+            self.snapshot,
+            self.previous,
+            width,
+            height,
+            ink,
+            self.run.title,
+            footer,
+            self.story(),
+            timeline,
+            self.focus,
+            self.only_why,
         )
 
     def story(self):

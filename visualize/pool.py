@@ -150,5 +150,5 @@ def draw_text(scene, block, home, layout):
 
 def token(text, width, ink):
     """A token's text in at most `width` cells, without the space that most tokens begin with."""
-    text = safe(text, ink)
-    return clip(text.strip() or ink.space * bool(text), width, ink)
+    text = safe(text, ink) or ink.ellipsis  # nothing: a part of a character, which the last of its tokens shows
+    return clip(text.strip() or ink.space, width, ink)

@@ -20,13 +20,24 @@ WIDE = 120  # from here on, requests and pool stand side by side
 
 
 def view(
-    snapshot, previous=None, width=120, height=36, ink=UNICODE, title="", footer="", story="", timeline=None, focus=None
+    snapshot,
+    previous=None,
+    width=120,
+    height=36,
+    ink=UNICODE,
+    title="",
+    footer="",
+    story="",
+    timeline=None,
+    focus=None,
+    only_why=False,
 ):
     """A rich Text of `height` lines, each `width` cells wide.
 
     previous: the snapshot before, to show what this step changed. title, footer: what the program has to say above and
     below (strings or Texts), such as the keys. story: a few sentences about the run. timeline: a Timeline, to be drawn
-    where there is room. focus: the name of the sequence whose newest token is followed to its slot.
+    where there is room. focus: the name of the sequence whose newest token is followed to its slot. only_why: give the
+    sentences all the room.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return too_small(width, height, ink)
@@ -42,7 +53,8 @@ def view(
     below = [draw_timeline(timeline, width, ink)] if timeline and height >= ROOMY else []
     below.append(fit(line(footer), width, ink))
     body = height - len(lines) - len(below)
-    lines += wide(scene, width, body) if width >= WIDE else narrow(scene, width, body)
+    draw = why_panel if only_why else wide if width >= WIDE else narrow
+    lines += draw(scene, width, body)
     lines += below
     return Text("\n", no_wrap=True).join(lines)
 
@@ -60,11 +72,11 @@ def too_small(width, height, ink):
 
 
 def narrow(scene, width, height):
-    """One below the other: the pool, the requests, why."""
+    """One below the other: the pool, the requests, why, which gets what the others leave."""
     pool = pool_panel(scene, width, max(5, height * 2 // 5))
     for_why = max(3, (height - len(pool)) * 2 // 5)
-    requests = requests_panel(scene, width, height - len(pool) - for_why)
-    return pool + requests + why_panel(scene, width, for_why)
+    requests = requests_panel(scene, width, height - len(pool) - for_why, fill=False)
+    return pool + requests + why_panel(scene, width, height - len(pool) - len(requests))
 
 
 def wide(scene, width, height):
@@ -88,10 +100,11 @@ def pool_panel(scene, width, height, fill=False):
     return filled(lines, width, height) if fill else lines
 
 
-def requests_panel(scene, width, height):
+def requests_panel(scene, width, height, fill=True):
     title = f"Requests, logical{scene.ink.arrow}physical"
     lines = [heading(title, draw_queue(scene, width - len(title) - 8), width, scene.ink)]
-    return filled(lines + draw_requests(scene, width, height - len(lines)), width, height)
+    lines += draw_requests(scene, width, height - len(lines))
+    return filled(lines, width, height) if fill else lines
 
 
 def why_panel(scene, width, height):

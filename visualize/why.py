@@ -70,7 +70,7 @@ def admitted(e):
 
 def kept_waiting(e):
     reason = {
-        "blocks": f"it needs {count(e.needed, 'block')}, {free(e.num_free, 'was were')}",
+        "blocks": f"it needs {count(e.needed, 'block')}, {free(e.num_free, 'was were')} then",
         "max_num_seqs": "no more sequences may run at once",
         "budget": "this step's budget of tokens is spent",
         "preemption": "someone had to yield in this step, so nobody may enter",
@@ -83,16 +83,16 @@ def scheduled(e):
     if e.start + 1 == e.total > e.num_prompt_tokens:
         return f"{e.sequence} computes K and V of its newest token, {positions}"
     left = e.total - e.start - e.num_tokens
+    later = f"{left:,} {'is' if left == 1 else 'are'} left for later steps"
     if e.total > e.num_prompt_tokens:  # it had to yield; only its newest token was never computed before
         again = f"{e.sequence} had to yield and computes K and V of position"
         if left:
-            return f"{again}s {span(e.start, e.num_tokens)} again: {left:,} are left for later steps"
+            return f"{again}s {span(e.start, e.num_tokens)} again: {later}"
         old = e.num_tokens - 1
         return f"{again}{'s' * (old > 1)} {span(e.start, old)} again, and of its newest token, position {e.total - 1}"
     if e.num_tokens == e.total:
         return f"{e.sequence} reads its whole prompt: K and V of {count(e.total, 'token')}"
-    rest = f"{left:,} are left for later steps" if left else "the prompt is complete"
-    return f"{e.sequence} reads a part of its prompt, {positions}: {rest}"
+    return f"{e.sequence} reads a part of its prompt, {positions}: {later if left else 'the prompt is complete'}"
 
 
 def blocks_taken(e):
@@ -102,9 +102,7 @@ def blocks_taken(e):
         return f"{e.sequence} gets {taken} from {queue}"
     if e.last_was_full:
         return f"{e.sequence}'s logical block {e.first_logical - 1} is full: {taken} taken from {queue}"
-    return (
-        f"{e.sequence} needs more than is left of its logical block {e.first_logical - 1}: {taken} taken from {queue}"
-    )
+    return f"{e.sequence}'s new tokens go past its logical block {e.first_logical - 1}: {taken} taken from {queue}"
 
 
 def blocks_released(e):
@@ -112,7 +110,7 @@ def blocks_released(e):
         return f"{e.sequence} gives up its blocks, and each still has another owner"
     blocks = f"block{'s' * (len(e.freed) > 1)} {listed(e.freed)}"
     order = ", from its last to its first" * (len(e.freed) > 1)
-    return f"{e.sequence} gives back physical {blocks}{order}: {free(e.num_free)} now"
+    return f"{e.sequence} gives back physical {blocks}{order}, to the front of the free queue: {free(e.num_free)} now"
 
 
 def preempted(e):
