@@ -55,8 +55,8 @@ def exit_status(name, work):
     except OSError as error:
         if error.filename is None:  # stdout itself: nothing more can be written to it, not even what is left at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader has seen enough
-            return 0
+            if isinstance(error, BrokenPipeError):  # the reader has seen enough
+                return 0
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     if sys.stderr is not None:
         print(f"{name}: {one_line(message)}", file=sys.stderr)

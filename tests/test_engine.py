@@ -191,8 +191,9 @@ def test_wrong_types_are_named_too(llm):
             llm.generate(prompts, params())
     with pytest.raises(ValueError, match=r"params=\{'max_tokens': 3\}: must be a SamplingParams"):
         llm.generate("A", {"max_tokens": 3})
-    with pytest.raises(ValueError, match=r"request_id=\['a'\]"):
-        llm.engine.add("x", None, ["a"])
+    for wrong in (["a"], "", 5):
+        with pytest.raises(ValueError, match=f"request_id={re.escape(repr(wrong))}"):
+            llm.engine.add("x", None, wrong)
 
 
 def test_wrong_logprobs_are_named(llm):

@@ -93,6 +93,14 @@ def test_playing_takes_its_time(monkeypatch):
     assert make(fps=4).pause() == 0.25
 
 
+def test_p_stops_what_goes_on_to_the_end():
+    player = make()
+    player.press("G")
+    assert player.is_hurrying
+    player.press("p")
+    assert not player.is_hurrying and not player.playing and not player.is_over
+
+
 def test_a_limit_is_a_number_of_snapshots():
     player = make(limit=5)
     assert press(player, "G") == 4 and player.is_over

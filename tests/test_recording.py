@@ -64,6 +64,70 @@ def test_record_around_an_engine_driven_by_hand(tmp_path):
     assert snapshots[-1].sequences[0].num_tokens == snapshots[-1].sequences[0].num_prompt_tokens + 5
 
 
+def test_recordings_inside_one_another(tmp_path):
+    from minipaged import LLM, SamplingParams
+
+    engine = LLM(block_size=4, num_blocks=32).engine
+    engine.add("KING:", SamplingParams(seed=1, max_tokens=9, ignore_eos=True))
+    with record(engine, tmp_path / "outer"):
+        engine.step()
+        with record(engine, tmp_path / "inner"):
+            engine.step()
+            engine.step()
+        engine.step()
+    engine.step()
+    assert "step" not in vars(engine)
+    numbers = [len(list(Replay(tmp_path / name).snapshots())) for name in ("outer", "inner")]
+    assert numbers == [5, 3]
+
+
+def test_what_cannot_be_recorded_is_refused(tmp_path):
+    from minipaged import LLM
+
+    with pytest.raises(ValueError, match="events=True"), record(LLM(events=False).engine, tmp_path / "x"):
+        pass
+    with pytest.raises(ValueError, match="title=None"), record(LLM().engine, tmp_path / "x", title=None):
+        pass
+
+
+def test_an_unfinished_run_is_not_called_finished(tmp_path, capsys):
+    path = str(tmp_path / "part.jsonl")
+    assert main(["--frames", "6", "--record", path, "--plain"]) == 0
+    live = capsys.readouterr().out
+    assert main(["--replay", path, "--plain"]) == 0
+    assert capsys.readouterr().out == live and MIXED.after not in live
+
+
+def leaves(record, path=()):
+    """Every path to a value inside of nested dicts and lists."""
+    for key, value in record.items() if isinstance(record, dict) else enumerate(record):
+        yield (*path, key)
+        if isinstance(value, (dict, list)) and value:
+            yield from leaves(value, (*path, key))
+
+
+def test_whatever_is_changed_in_a_line_is_drawn_or_refused(file):
+    """A wrong value at any place of a snapshot: no traceback, whatever is shown of it."""
+    lines = file.read_text().splitlines()[:9]
+    num_refused = num_tried = 0
+    for i, place in enumerate(leaves(json.loads(lines[-1]))):
+        for wrong in [None, "x", -1, 10**9, [], {}, 1.5, ["x"], True][i % 9 :: 9]:
+            changed = json.loads(lines[-1])
+            inner = changed
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = wrong
+            file.write_text("\n".join([*lines[:-1], json.dumps(changed)]) + "\n")
+            replay = Replay(file)
+            num_tried += 1
+            num_refused += replay.damage is not None
+            if replay.damage is None:
+                *_, player = frames(replay)
+                player.frame(120, 36, UNICODE)
+                player.frame(60, 15, UNICODE)
+    assert num_refused > num_tried / 2 > 200
+
+
 def test_record_leaves_the_engine_as_it_was_after_an_error(tmp_path):
     from minipaged import LLM
 
@@ -95,6 +159,8 @@ def edit_header(**changes):
         (lambda text: "[1]\n", "must be a recording"),
         (lambda text: "\x00\xff\n" + text, "must be a recording"),
         (edit_header(recording="music"), "must be a recording"),
+        (edit_header(title=5), "must be a recording"),
+        (lambda text: "[" * 100_000, "must be a recording"),
         (edit_header(schema=99), "recorded with version 99: this program reads version 1"),
         (lambda text: text.split("\n")[0] + "\n", "holds no complete snapshot"),
         (lambda text: "".join(text.splitlines(True)[:2])[:-30], "holds no complete snapshot"),

@@ -38,7 +38,7 @@ def load():
         {{action}}
     return Run(MIXED, ModelFreeEngine(**MIXED.settings | POOL))
 with Signals() as signals:
-    app.watch(load, ink_for(sys.stdout.encoding))
+    app.watch(load, ink_for(sys.stdout.encoding), signals)
 """
 REAL = """
 import fcntl, runpy, termios
@@ -327,6 +327,8 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
         ("--seed 1.5", "--seed: '1.5' must be a whole number from 0"),
         ("--fps 0", "--fps: '0' must be a number above 0 and at most 10"),
         ("--fps nan", "--fps: 'nan' must be a number above 0"),
+        ("--once 1 --save-animation x", "--save-animation with --once"),
+        ("--max-tokens 5 --replay x", "--replay with --max-tokens"),
         ("--once 1 --plain", "--once prints one frame: leave out"),
         ("--scenario mixed hello", "--scenario and prompts: only one of them"),
         ("--replay x --seed 3", "--replay with --seed: "),
@@ -370,6 +372,16 @@ def test_scenarios_are_listed_and_can_be_watched(capsys):
         assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
         out = capsys.readouterr().out
         assert out.isascii() and "step 0" in out
+
+
+def test_what_goes_wrong_leaves_files_as_they_were(tmp_path, capsys):
+    file = tmp_path / "keep"
+    file.write_text("precious")
+    assert main(["--record", str(file), "--scenario", "typo"]) == 2
+    assert main(["--save-svg", str(file), "--once", "999"]) == 2
+    with pytest.raises(SystemExit):
+        main(["--record", str(file), "--save-svg", str(file)])
+    assert file.read_text() == "precious" and "two options name the same file" in capsys.readouterr().err
 
 
 def test_own_prompts(capsys):

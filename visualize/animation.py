@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.terminal_theme import SVG_EXPORT_THEME
 
+from visualize.app import must_be_writable, write_file
 from visualize.ink import UNICODE, safe
 from visualize.player import Player
 
@@ -220,15 +221,15 @@ def escaped(text):
 
 def save_animation(load, path, limit=None, width=120, height=36):
     """A whole run as a picture that moves, every step shown as long as the player would. load() returns the run."""
-    with open(path, "w", encoding="utf-8") as file:  # first of all: a path that can't be written is told at once
-        player = Player(load(), limit=limit)
-        player.press("G")  # so that the timeline is that of the whole run
-        while player.is_hurrying:
-            player.tick()
-        player.press("g")
-        frames, seconds = [], []
-        for _ in player.history:
-            frames.append(player.frame(width, height, UNICODE))
-            seconds.append(player.pause())
-            player.step()
-        file.write(animated_svg(frames, seconds, "python -m visualize"))
+    must_be_writable(path)
+    player = Player(load(), limit=limit)
+    player.press("G")  # so that the timeline is that of the whole run
+    while player.is_hurrying:
+        player.tick()
+    player.press("g")
+    frames, seconds = [], []
+    for _ in player.history:
+        frames.append(player.frame(width, height, UNICODE))
+        seconds.append(player.pause())
+        player.step()
+    write_file(path, animated_svg(frames, seconds, "python -m visualize"))

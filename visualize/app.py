@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import time
+from contextlib import ExitStack
 
 from rich.console import Console
 from rich.live import Live
@@ -35,8 +36,11 @@ def footer(player, ink, has_keys=True):
     if player.is_hurrying:
         return line((" going on ", "reverse"), f"  at step {player.snapshot.step:,}")
     if player.is_over:
+        state, words = (
+            (" finished ", "all requests are done") if player.is_finished else (" stopped ", "no more to show")
+        )
         keys = ("   ", ("b", "bold"), " back   ", ("?", "bold"), " help   ", ("q", "bold"), " quit")
-        return line((" finished ", "reverse"), "  all requests are done", *(keys if has_keys else ()))
+        return line((state, "reverse"), f"  {words}", *(keys if has_keys else ()))
     state, other = (" playing ", "pause") if player.playing else (" paused ", "play")
     if not has_keys:
         return line((state, "reverse"))
@@ -45,42 +49,51 @@ def footer(player, ink, has_keys=True):
     return line((state, "reverse"), speed, "  ", *keys, ("?", "bold"), " help   ", ("q", "bold"), " quit")
 
 
-def watch(load, ink, auto=False, **options):
+def watch(load, ink, signals, auto=False, **options):
     """Run on the terminal until q; with `auto` or a limit, until the last snapshot was shown."""
     width, height = terminal_size()
     console = Console(width=width, height=height, highlight=False, force_terminal=True, force_interactive=True)
     leaves = auto or options.get("limit")
-    player = show(console, ink, load, leaves, options)
+    player = show(console, ink, signals, load, leaves, options)
     if leaves and player.is_over:  # the alternate screen is gone; leave what was asked for
         width, height = terminal_size()
         console.print(player.frame(width, max(height - 1, MIN_HEIGHT), ink))
 
 
-def show(console, ink, load, leaves, options):
-    """The loop on the alternate screen. Returns the player, as it stood at the end."""
-    with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
-        live.update(Text(f"\n  {LOADING}{ink.ellipsis}"), refresh=True)
-        player = Player(load(), **options)
-        drawn_at, drawn = 0, None
-        while True:
-            now = time.monotonic()
-            player.tick()
-            size = terminal_size()
-            state = (size, player.position, len(player.history), player.playing, player.speed, player.focus)
-            state += (player.is_hurrying, player.help_page, player.only_why)
-            if state != drawn and now >= drawn_at + FRAME_SECONDS:
-                console.size = size
-                live.update(draw(player, *size, ink, keys.available), refresh=True)
-                drawn_at, drawn = now, state
-            if player.is_over and state == drawn and (leaves or not keys.available):
-                return player
-            wake = [now + LOOK_SECONDS]
-            wake += [player.next_step] if player.playing else []
-            wake += [drawn_at + FRAME_SECONDS] if state != drawn else []
-            wake += [now] if player.is_hurrying else []
-            key = keys.read(max(0, min(wake) - time.monotonic()))
-            if key and not player.press(key):
-                return player
+def show(console, ink, signals, load, leaves, options):
+    """The alternate screen. Returns the player, as it stood at the end. Signals can't break in while it is set up."""
+    with ExitStack() as stack:
+        with signals.held():
+            keys = stack.enter_context(Keys())
+            live = stack.enter_context(Live(console=console, screen=True, auto_refresh=False))
+            stack.callback(signals.hold)  # called first, before the two above are left
+        return loop(console, ink, keys, live, load, leaves, options)
+
+
+def loop(console, ink, keys, live, load, leaves, options):
+    """Show, wait for a key or for the time of the next step, obey."""
+    live.update(Text(f"\n  {LOADING}{ink.ellipsis}"), refresh=True)
+    player = Player(load(), **options)
+    drawn_at, drawn = 0, None
+    while True:
+        now = time.monotonic()
+        player.tick()
+        size = terminal_size()
+        state = (size, player.position, len(player.history), player.playing, player.speed, player.focus)
+        state += (player.is_hurrying, player.help_page, player.only_why)
+        if state != drawn and now >= drawn_at + FRAME_SECONDS:
+            console.size = size
+            live.update(draw(player, *size, ink, keys.available), refresh=True)
+            drawn_at, drawn = now, state
+        if player.is_over and state == drawn and (leaves or not keys.available):
+            return player
+        wake = [now + LOOK_SECONDS]
+        wake += [player.next_step] if player.playing else []
+        wake += [drawn_at + FRAME_SECONDS] if state != drawn else []
+        wake += [now] if player.is_hurrying else []
+        key = keys.read(max(0, min(wake) - time.monotonic()))
+        if key and not player.press(key):
+            return player
 
 
 def draw(player, width, height, ink, has_keys):
@@ -146,12 +159,27 @@ def print_json(load, **options):
 
 def save_svg(load, path, step=None, limit=None):
     """A frame as a picture: of one step, or the last one."""
-    with open(path, "w", encoding="utf-8") as file:  # first of all: a path that can't be written is told at once
-        if step is None:
-            *_, player = frames(load(), limit=limit)
-        else:
-            player = at_step(load(), step)
-        file.write(svg_of(player))
+    must_be_writable(path)
+    if step is None:
+        *_, player = frames(load(), limit=limit)
+    else:
+        player = at_step(load(), step)
+    write_file(path, svg_of(player))
+
+
+def must_be_writable(path):
+    """Raise OSError now, before anything else is done, for a file that can't be written. What it holds is kept."""
+    with open(path, "a", encoding="utf-8"):
+        pass
+
+
+def write_file(path, text):
+    """Raises OSError with the file's name."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def svg_of(player, width=140, height=40):

@@ -9,9 +9,14 @@ from visualize.snapshot import Block, Event, FirstOf, SequenceState, Snapshot, U
 
 
 class Camera:
-    """Takes snapshots of one engine; `take` is to be called once before the first step and once after each."""
+    """Takes snapshots of one engine; `take` is to be called once before the first step and once after each.
+
+    Raises ValueError for an engine that collects no events.
+    """
 
     def __init__(self, engine):
+        if engine.scheduler.log is None:
+            raise ValueError("this engine collects no events: it must be made with events=True")
         self.engine = engine
         self._requests = {}  # every request ever seen, by name: the engine forgets the finished ones
         self._records = {}  # per sequence: its record in the last snapshot
@@ -99,7 +104,7 @@ class Camera:
         texts, pending = self._texts[seq.name]
         for token in seq.token_ids[len(texts) :]:
             pending.append(token)
-            text = self.engine.tokenizer.decode(pending)
+            text = self.engine.tokenizer.decode(pending) if self.engine.tokenizer else f"{token} "
             is_whole = not text.endswith("\ufffd") or len(pending) == 4  # UTF-8 has no longer characters
             texts.append(text if is_whole else "")
             if is_whole:

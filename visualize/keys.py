@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 
 try:
     import select
@@ -40,13 +41,15 @@ class Keys:
             self._saved = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd, termios.TCSANOW)  # Ctrl-C keeps its meaning
             settings = termios.tcgetattr(self._fd)
-            settings[6][termios.VSUSP] = b"\0"  # Ctrl-Z would leave a shell on this screen
+            for key in (termios.VSUSP, termios.VQUIT):  # Ctrl-Z and Ctrl-\\ would leave a shell on this screen
+                settings[6][key] = b"\0"
             termios.tcsetattr(self._fd, termios.TCSANOW, settings)
         return self
 
     def __exit__(self, *error):
         if self._saved:
-            termios.tcsetattr(self._fd, termios.TCSANOW, self._saved)
+            with suppress(termios.error):  # the terminal may be gone
+                termios.tcsetattr(self._fd, termios.TCSANOW, self._saved)
 
     def read(self, timeout):
         """The next key's name, or None after `timeout` seconds without one."""

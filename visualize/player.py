@@ -56,6 +56,12 @@ class Player:
         return self.is_complete and self.position == len(self.history) - 1
 
     @property
+    def is_finished(self):
+        """The run itself has ended, and not only what is shown of it."""
+        is_done = all(seq.status == "finished" for seq in self.snapshot.sequences)
+        return self.is_over and self.run.is_over and is_done
+
+    @property
     def focus(self):
         """The name of the sequence in focus: the chosen one if it is here, else the oldest that runs, or None."""
         names = [seq.name for seq in self.snapshot.sequences]
@@ -124,7 +130,8 @@ class Player:
         elif key in ("left", "b"):
             self._go(self.position - 1)
         elif key in ("p", "P"):
-            self.playing = not self.playing and not self.is_over
+            self.playing = not (self.playing or self.is_hurrying or self.is_over)
+            self._goal = None
             self.next_step = time.monotonic()
         elif key in ("+", "=", "-", "_"):
             self._change_speed(1 if key in "+=" else -1)
@@ -191,4 +198,4 @@ class Player:
 
     def story(self):
         """What the run has to say about itself at this moment."""
-        return self.run.before if self.position == 0 else self.run.after if self.run.is_over and self.is_over else ""
+        return self.run.before if self.position == 0 else self.run.after if self.is_finished else ""

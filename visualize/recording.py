@@ -6,11 +6,14 @@ with record(engine, "run.jsonl"):
 
 import json
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 
 from minipaged import events
 from visualize.camera import Camera
 from visualize.snapshot import SCHEMA, Block, Event, FirstOf, SequenceState, Snapshot, Usage
+from visualize.sound import check_sound
 
+KINDS = {name: each for name, each in vars(events).items() if is_dataclass(each)}
 ABOUT = ("title", "before", "after", "settings")
 
 
@@ -24,38 +27,54 @@ class Recorded:
 
     def __init__(self, run, file):
         self._run, self._file = run, file
-        self._file.write(header(run) + "\n")
+        write(file, header(run))
 
     def __getattr__(self, name):
         return getattr(self._run, name)
 
     def snapshots(self):
         for snapshot in self._run.snapshots():
-            self._file.write(snapshot.to_json() + "\n")
-            self._file.flush()  # a run that ends badly leaves all its steps
+            write(self._file, snapshot.to_json())
             yield snapshot
+
+
+def write(file, text):
+    """One line, at once: a run that ends badly leaves all its steps. Raises OSError with the file's name."""
+    try:
+        file.write(text + "\n")
+        file.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, file.name) from None
 
 
 @contextmanager
 def record(engine, path, title="a recorded run"):
-    """Inside it, the state of an Engine before its first step and after every step is written to a file."""
-    camera, step = Camera(engine), engine.step
+    """Inside it, the state of an Engine before its first step and after every step is written to a file.
+
+    Raises ValueError for an engine that collects no events, and for a title that is no text.
+    """
+    if not isinstance(title, str):
+        raise ValueError(f"title={title!r}: must be a text")
+    camera, step, of_instance = Camera(engine), engine.step, vars(engine).get("step")
     settings = {"num_blocks": engine.memory.num_blocks, "block_size": engine.memory.block_size}
     with open(path, "w", encoding="ascii") as file:
         about = {"title": title, "before": "", "after": "", "settings": settings}
-        file.write(json.dumps({"recording": "minipaged", "schema": SCHEMA, **about}) + "\n")
-        file.write(camera.take().to_json() + "\n")
+        write(file, json.dumps({"recording": "minipaged", "schema": SCHEMA, **about}))
+        write(file, camera.take().to_json())
 
         def recorded_step():
             result = step()
-            file.write(camera.take(result).to_json() + "\n")
+            write(file, camera.take(result).to_json())
             return result
 
         engine.step = recorded_step
         try:
             yield
         finally:
-            del engine.step  # the method of its class is there again
+            if of_instance:  # another recording, around this one
+                engine.step = of_instance
+            else:
+                del engine.step  # the method of its class is there again
 
 
 class Replay:
@@ -75,7 +94,7 @@ class Replay:
             for number, text in enumerate(file, start=2):
                 try:
                     self._snapshots.append(read_snapshot(json.loads(text), *self._snapshots[-1:]))
-                except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+                except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
                     self.damage = f"{path}: line {number} is cut off or damaged: what stands before it was replayed"
                     break
         if not self._snapshots:
@@ -85,8 +104,10 @@ class Replay:
     def _header(self, path, text):
         try:
             about = json.loads(text)
-            is_recording = about["recording"] == "minipaged" and all(name in about for name in ("schema", *ABOUT))
-        except (ValueError, TypeError, KeyError):
+            texts = [about["recording"], about["title"], about["before"], about["after"]]
+            is_recording = texts[0] == "minipaged" and all(isinstance(text, str) for text in texts)
+            is_recording = is_recording and "schema" in about and isinstance(about["settings"], dict)
+        except (ValueError, TypeError, KeyError, RecursionError):
             is_recording = False
         if not is_recording:
             raise ValueError(f"{path}: must be a recording, a file that --record has written")
@@ -111,7 +132,7 @@ def read_snapshot(record, last=None):
     blocks = [Block(**each | {"owners": tuple(each["owners"])}) for each in record["blocks"]]
     old_sequences = {seq.name: seq for seq in last.sequences} if last else {}
     shallow = {name: record[name] for name in ("step", "block_size", "num_blocks", "budget", "host")}
-    return Snapshot(
+    snapshot = Snapshot(
         **shallow,
         blocks=tuple(map(same, blocks, last.blocks if last else blocks)),
         sequences=tuple(read_sequence(each, old_sequences.get(each["name"])) for each in record["sequences"]),
@@ -120,6 +141,8 @@ def read_snapshot(record, last=None):
         events=tuple(map(read_event, record["events"])),
         usage=Usage(**record["usage"]),
     )
+    check_sound(snapshot, last)
+    return snapshot
 
 
 def same(new, old):
@@ -143,4 +166,4 @@ def read_event(record):
     facts = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
     kind, text = facts.pop("kind"), facts.pop("token_text", None)
     del facts["why"]
-    return Event(getattr(events, kind)(**facts), text)
+    return Event(KINDS[kind](**facts), text)

@@ -33,6 +33,10 @@ class Signals:
         if self._came:
             self._unwind()
 
+    def hold(self):
+        """From now on signals wait, for ever: the program is about to end, and cleans up."""
+        self._is_held = True
+
     def _handle(self, number, frame):
         self._came = number
         if not self._is_held:

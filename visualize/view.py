@@ -61,7 +61,9 @@ def view(
 
 def spent(snapshot):
     """How much of its budget of tokens a step has used."""
-    tokens = sum(event.fact.num_tokens for event in snapshot.events if event.kind == "Scheduled")
+    # The last time counts: a step that broke off is told of as well, and its tokens are computed again.
+    granted = {event.fact.sequence: event.fact.num_tokens for event in snapshot.events if event.kind == "Scheduled"}
+    tokens = sum(granted.values())
     return f"{tokens:,} of at most {snapshot.budget:,} tokens computed in " if snapshot.step else ""
 
 

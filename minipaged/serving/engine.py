@@ -64,8 +64,8 @@ class Engine:
         """
         if request_id is None:
             request_id = next(name for name in self._names if name not in self._requests)
-        if not isinstance(request_id, str):
-            raise ValueError(f"request_id={request_id!r}: must be a text")
+        if not (isinstance(request_id, str) and request_id):
+            raise ValueError(f"request_id={request_id!r}: must be a text of at least 1 character")
         if request_id in self._requests:
             raise ValueError(f"request_id={request_id!r} is in use by an unfinished request")
         request = self._request(prompt, params, request_id, self.log)

@@ -1,0 +1,114 @@
+"""The command line of `python -m visualize`: which options there are, which can't be given together, and what they ask
+for."""
+
+import argparse
+import os
+from dataclasses import replace
+
+from minipaged.commandline import Parser
+from visualize import scenarios
+
+MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
+MAX_FPS = 10
+
+
+def whole(least, most):
+    """A whole number in a range, as a type for argparse."""
+
+    def parse(text):
+        try:
+            number = int(text)
+        except ValueError:
+            number = None
+        if number is None or not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {least:,} to {most:,}")
+        return number
+
+    return parse
+
+
+def fps(text):
+    try:
+        number = float(text)
+    except ValueError:
+        number = None
+    if number is None or not 0 < number <= MAX_FPS:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0 and at most {MAX_FPS}")
+    return number
+
+
+def parse_args(argv):
+    about = "Watch requests share one paged KV cache, block by block."
+    parser = Parser(prog="python -m visualize", description=about)
+    what = parser.add_argument_group("what to watch")
+    what.add_argument("prompts", nargs="*", metavar="PROMPT", help="your own prompts, in the place of a scenario")
+    what.add_argument(
+        "--max-tokens", type=whole(1, 1023), metavar="N", help="to generate for each of them (default 24)"
+    )
+    what.add_argument("--scenario", metavar="NAME", help="a story (default mixed)")
+    what.add_argument("--list", action="store_true", help="tell which scenarios there are")
+    what.add_argument("--replay", metavar="FILE", help="a recording; needs no model")
+    what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
+    what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
+    what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
+    how = parser.add_argument_group("how to watch it")
+    how.add_argument("--auto", action="store_true", help="play to the end and leave; no key is needed")
+    how.add_argument("--fps", type=fps, metavar="N", help="play so many steps a second")
+    how.add_argument("--frames", type=whole(1, 10**6), metavar="N", help="stop after N frames")
+    how.add_argument("--once", type=whole(0, 10**6), metavar="STEP", help="print the frame of one step")
+    how.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+    mode = how.add_mutually_exclusive_group()
+    mode.add_argument("--plain", action="store_true", help="no picture: one sentence a line, as for a screen reader")
+    mode.add_argument("--json", action="store_true", help="no picture: each step's state as a line of JSON")
+    mode.add_argument("--save-svg", metavar="FILE", help="draw the last frame, or that of --once, into a file")
+    mode.add_argument("--save-animation", metavar="FILE", help="draw the whole run into a file, a picture that moves")
+    how.add_argument("--record", metavar="FILE", help="write a recording as well, for --replay")
+    args = parser.parse_args(argv)
+    check_together(parser, args)
+    return args
+
+
+def check_together(parser, args):
+    """What argparse can't say about options that meet."""
+    sources = {"--scenario": args.scenario, "prompts": args.prompts or None, "--replay": args.replay}
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        parser.error(f"{' and '.join(given)}: only one of them can be watched")
+    for name in ("num_blocks", "block_size", "seed", "record", "max_tokens") if args.replay is not None else ():
+        if getattr(args, name) is not None:
+            parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
+    if args.max_tokens and not args.prompts:
+        parser.error("--max-tokens is for your own prompts, and none is given")
+    if args.save_animation is not None and args.once is not None:
+        parser.error("--save-animation with --once: a whole run or one step, leave one of them out")
+    files = [(name, getattr(args, name)) for name in ("record", "replay", "save_svg", "save_animation")]
+    files = [(name, os.path.realpath(file)) for name, file in files if file]
+    for name, file in files:
+        if [each for _, each in files].count(file) > 1:
+            parser.error(f"--{name.replace('_', '-')} {file}: two options name the same file")
+    if args.once is not None and (args.plain or args.json or args.frames or args.auto or args.fps):
+        parser.error("--once prints one frame: leave out --plain, --json, --frames, --auto and --fps")
+    for name in ("save_svg", "save_animation", "record", "replay"):
+        if getattr(args, name) == "":
+            parser.error(f"--{name.replace('_', '-')}: the file's name is empty")
+    if "" in args.prompts:
+        parser.error("a prompt is empty: at least 1 character is needed")
+
+
+def scenario_of(args):
+    """The Scenario that is asked for, with the pool that is asked for. Raises ValueError for one that can't be had."""
+    if args.prompts:
+        scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24)
+    else:
+        scenario = scenarios.find(args.scenario or "mixed")
+    sizes = {name: getattr(args, name) for name in ("num_blocks", "block_size") if getattr(args, name) is not None}
+    settings = scenario.settings | sizes
+    num_blocks, block_size = settings["num_blocks"], settings["block_size"]
+    if num_blocks * block_size > MAX_SLOTS:
+        raise ValueError(
+            f"--num-blocks {num_blocks} with --block-size {block_size} makes {num_blocks * block_size:,} slots: "
+            f"at most {MAX_SLOTS:,} are allowed"
+        )
+    if sizes:  # the story is about the pool that it was written for
+        scenario = replace(scenario, before="", after="")
+    return replace(scenario, settings=settings)

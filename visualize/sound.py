@@ -1,0 +1,49 @@
+"""Sound: is what was read from a file a state that an engine could be in? What isn't would fail when it is drawn."""
+
+from dataclasses import fields
+from types import NoneType
+
+STATES = ("used", "cached", "free", "reserved")
+STATUSES = ("waiting", "running", "preempted", "swapped", "finished")
+
+
+def check_types(record):
+    """Raise ValueError for a field of a dataclass that isn't of the type it is declared with."""
+    for field in fields(record):
+        value, expected = getattr(record, field.name), field.type or NoneType
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is int):
+            raise ValueError(f"{type(record).__name__}.{field.name}={value!r}")
+
+
+def check_sound(snapshot, last=None):
+    """Raise ValueError for a snapshot that no engine could have, or not after `last`, the one before it."""
+    for record in (snapshot, snapshot.usage, *snapshot.blocks, *snapshot.sequences, *(e.fact for e in snapshot.events)):
+        check_types(record)
+    block_size, num_blocks, usage = snapshot.block_size, snapshot.num_blocks, snapshot.usage
+    names = {seq.name for seq in snapshot.sequences}
+    filled = [block.filled for block in snapshot.blocks]
+    must(block_size > 0 and len(snapshot.blocks) == num_blocks)
+    must(all(block.id == i for i, block in enumerate(snapshot.blocks)))
+    must(usage.total_slots == num_blocks * block_size > 0 and usage.max_would_reserve >= 0)
+    must(0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots and snapshot.budget > 0)
+    must(snapshot.step == (last.step + 1 if last else 0))
+    must(not last or (last.block_size, last.num_blocks, last.budget) == (block_size, num_blocks, snapshot.budget))
+    must(len(names) == len(snapshot.sequences) and set(snapshot.queue) <= names)
+    must(all(type(i) is int and 0 <= i < num_blocks for i in snapshot.free_order))
+    for block in snapshot.blocks:
+        must(block.state in STATES and 0 <= block.filled <= block_size and set(block.owners) <= names)
+    for seq in snapshot.sequences:
+        must(seq.status in STATUSES and seq.num_tokens == len(seq.tokens) == len(seq.token_texts))
+        must(all(isinstance(text, str) for text in seq.token_texts))
+        must(all(type(i) is int and 0 <= i < num_blocks for i in seq.block_table))
+        must(0 <= seq.num_computed_tokens <= min(seq.num_tokens, len(seq.block_table) * block_size))
+        must(0 <= seq.num_prompt_tokens <= seq.num_tokens)
+        for logical, block in enumerate(seq.block_table):
+            must(logical * block_size + filled[block] <= seq.num_tokens)
+    for event in snapshot.events:
+        must(event.why.isprintable() or event.why)  # it can be told
+
+
+def must(condition):
+    if not condition:
+        raise ValueError("no engine could be in this state")
