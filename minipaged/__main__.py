@@ -2,7 +2,7 @@
 
 Decides how the program ends; options.py reads the command line, cli.py does the work. Nothing is imported before
 signals are taken care of, and torch last, so that --help and a wrong command line answer at once. Exit statuses: 0; 2
-for wrong input; 128 and the number of a signal.
+for wrong input; 128 plus the number of a signal.
 """
 
 import os

@@ -81,7 +81,7 @@ def add_generate(parser):
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print a JSON object a line for each prompt: its tokens, the answer, why it ended",
+        help="print one line of JSON for each prompt: its tokens, the answer, why it ended",
     )
 
 

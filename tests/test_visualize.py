@@ -324,7 +324,11 @@ def test_sentences_name_blocks_and_numbers():
     assert "physical blocks 7, 1 and 3 " in sentence(events.BlocksTaken("B", 0, False, (7, 1, 3), 0))
     assert "and 3 more" in sentence(events.BlocksReleased("B", tuple(range(11)), 11))
     assert "A needs a block and none is free; " in sentence(events.Preempted("C", "A", 31, 0))
-    assert "it needs more blocks than the 9 that are free; " in sentence(events.Preempted("C", "C", 31, 9))
+    assert "it needs more than the 9 free blocks; " in sentence(events.Preempted("C", "C", 31, 9))
+    assert "it needs more than the 1 free block; its blocks are dropped and its tokens kept" in sentence(
+        events.Preempted("C", "C", 0, 1)
+    )
+    assert "of position 5 again: 1 is left" in sentence(events.Scheduled("C", 5, 1, 7, 4))
     assert "K and V of 31 " in sentence(events.Preempted("C", None, 31, 0))
     assert "positions 0 to 15 again" in sentence(events.Scheduled("C", 0, 16, 31, 20))
     assert "positions 16 to 29 again, and of its newest token" in sentence(events.Scheduled("C", 16, 15, 31, 20))

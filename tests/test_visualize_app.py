@@ -139,7 +139,7 @@ def test_keys_and_a_resize():
         terminal.resize(80, 24)
         terminal.wait_for(rf"step {step + 5} [\s\S]* paused ")
         terminal.press("p")
-        terminal.wait_for(r"finished   all requests are done[\s\S]*quit")
+        terminal.wait_for(r"finished   no request is left[\s\S]*quit")
         last = terminal.step()
         terminal.press(" p")
         time.sleep(0.4)

@@ -69,7 +69,7 @@ def show(args, signals, load):
     elif args.save_svg is not None:
         app.save_svg(load, args.save_svg, args.once, args.frames)
     elif args.save_animation is not None:
-        animation.save_animation(load, args.save_animation, args.frames)
+        animation.save_animation(load, args.save_animation, limit=args.frames, fps=args.fps)
     elif args.once is not None:
         app.print_once(load, ink, args.once)
     elif args.plain:

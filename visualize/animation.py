@@ -219,10 +219,10 @@ def escaped(text):
     return html.escape(safe(text, UNICODE), quote=False)
 
 
-def save_animation(load, path, limit=None, width=120, height=36):
+def save_animation(load, path, limit=None, fps=None, width=120, height=36):
     """A whole run as a picture that moves, every step shown as long as the player would. load() returns the run."""
     must_be_writable(path)
-    player = Player(load(), limit=limit)
+    player = Player(load(), limit=limit, fps=fps)
     player.press("G")  # so that the timeline is that of the whole run
     while player.is_hurrying:
         player.tick()

@@ -36,9 +36,7 @@ def footer(player, ink, has_keys=True):
     if player.is_hurrying:
         return line((" going on ", "reverse"), f"  at step {player.snapshot.step:,}")
     if player.is_over:
-        state, words = (
-            (" finished ", "all requests are done") if player.is_finished else (" stopped ", "no more to show")
-        )
+        state, words = (" finished ", "no request is left") if player.is_finished else (" stopped ", "no more to show")
         keys = ("   ", ("b", "bold"), " back   ", ("?", "bold"), " help   ", ("q", "bold"), " quit")
         return line((state, "reverse"), f"  {words}", *(keys if has_keys else ()))
     state, other = (" playing ", "pause") if player.playing else (" paused ", "play")

@@ -18,15 +18,16 @@ from minipaged.memory.paged import PagedMemory
 from minipaged.serving.plan import Continuation
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import Request, SamplingParams
+from visualize.app import FRAME_SECONDS
 from visualize.camera import Camera
 from visualize.ink import UNICODE
 from visualize.player import Player
 
-FRAMES_A_SECOND = 10
+FRAMES_A_SECOND = round(1 / FRAME_SECONDS)
 
 
 class MadeUp:
-    """What the camera needs of an engine: real scheduler and memory, and a model that always says the same."""
+    """Engine and run in one: a real scheduler and memory, a model that always says the same, and no end."""
 
     max_model_len = 1024
 
@@ -63,6 +64,8 @@ class MadeUp:
 
 
 class StepFacts:
+    """What the camera needs of an engine's StepResult, whose file imports torch."""
+
     def __init__(self, plan, events):
         self.plan, self.events = plan, events
 

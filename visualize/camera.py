@@ -103,9 +103,9 @@ class Camera:
         """The text of each token. A character that is spread over several tokens is given to the last of them."""
         texts, pending = self._texts[seq.name]
         for token in seq.token_ids[len(texts) :]:
-            pending.append(token)
+            pending.append(token)  # a character has 4 bytes at most, and a token at least one
             text = self.engine.tokenizer.decode(pending) if self.engine.tokenizer else f"{token} "
-            is_whole = not text.endswith("\ufffd") or len(pending) == 4  # UTF-8 has no longer characters
+            is_whole = not text.endswith("\ufffd") or len(pending) == 4
             texts.append(text if is_whole else "")
             if is_whole:
                 pending.clear()

@@ -6,7 +6,7 @@ from visualize.ink import FREED, TAKEN, WRITTEN
 from visualize.lines import fit, heading, line, wrap
 from visualize.timeline import MARKS
 
-ROOM = 20  # cells for what is explained
+ROOM = 20  # cells for a key, mark or word; its meaning stands beside it
 
 KEYS = (
     ("space, n or {right}", "one step on"),
@@ -15,18 +15,18 @@ KEYS = (
     ("+ and -", "faster, slower"),
     ("] and [", "to the next, the previous landmark: somebody enters, yields or leaves"),
     ("g and G", "to the first, the last step"),
-    ("Tab", "the next request in focus, whose newest token is followed to its slot"),
+    ("Tab", "the next request in focus, whose newest K and V are followed to their slot"),
     ("w", "why: give the sentences all the room, and back"),
     ("r", "play again from the start"),
     ("?", "this help, the next page of it; any other key leaves it"),
     ("q or Esc", "quit"),
 )
 WORDS = (
-    ("K and V", "what the model keeps of a token (keys and values), so that it never reads the token again"),
+    ("K and V", "what the model keeps of a token (keys and values), so that it need not read it again at every step"),
     ("slot", "the place of one token's K and V"),
     ("block", "a few slots in a row: logical, as counted in one text; physical, as counted in the pool"),
-    ("preempted", "had to yield: its blocks went to an older request; it waits, and computes its K and V again"),
-    ("tail waste", "slots of a last block that its text has not reached yet"),
+    ("preempted", "had to yield: its blocks were given back; it waits, and computes its K and V again"),
+    ("tail waste", "slots of a last block into which no K and V are written yet"),
     ("reserving", "without paging, each request would take its longest possible run of slots at once"),
 )
 

@@ -25,7 +25,7 @@ class Ink:
     newline: str
     space: str  # a token that is only a space
     unknown: str  # a character that can't be drawn
-    bar: str  # of the memory line: written, allocated, free
+    bar: str  # of the memory line: written, allocated but not written, free
     dot: str  # between parts of a line
     here: str  # where we stand on the timeline
     shades: str  # how much of a group of blocks is used: none, three steps between, all; none of them is a glyph

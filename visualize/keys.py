@@ -41,7 +41,7 @@ class Keys:
             self._saved = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd, termios.TCSANOW)  # Ctrl-C keeps its meaning
             settings = termios.tcgetattr(self._fd)
-            for key in (termios.VSUSP, termios.VQUIT):  # Ctrl-Z and Ctrl-\\ would leave a shell on this screen
+            for key in (termios.VSUSP, termios.VQUIT):  # Ctrl-Z would stop the program, and Ctrl-\ kill it
                 settings[6][key] = b"\0"
             termios.tcsetattr(self._fd, termios.TCSANOW, settings)
         return self
@@ -81,7 +81,7 @@ class Keys:
         return NAMED.get(key, key)
 
     def _escaped(self):
-        """Esc alone, or what begins with it, to its end; of that only arrows have a name here."""
+        """Esc alone, or what begins with it, to its end; of those keys only the ones in SEQUENCES have a name."""
         while not (found := ESCAPED.match(self._pending)):
             if self._pending.startswith(b"\x1b\x1b") or not self._fill(ESCAPE_PAUSE):
                 break

@@ -13,7 +13,7 @@ def line(*parts):
 
 
 def fit(text, width, ink):
-    """Exactly `width` cells: filled with spaces, or cut, with an ellipsis to say so."""
+    """Exactly `width` cells: filled with spaces, or cut, with an ellipsis to say so. `text` itself is changed."""
     if text.cell_len > width:
         text.truncate(max(width - 1, 0), overflow="crop")
         text.append(ink.ellipsis)

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from visualize.ink import NEW, safe
 from visualize.lines import fit, last_lines, line, spread, wrap
-from visualize.why import ROUTINE, importance
+from visualize.why import ROUTINE, count, importance
 
 NO_CHIPS = 90  # below this width, sentences need all the room they can get
 
@@ -146,10 +146,10 @@ def draw_sequence(scene, seq, width, most):
 
 def standing(scene, seq, room):
     """Why a sequence that has no blocks has none, in at most `room` cells."""
-    tokens, queue = f"{seq.num_tokens} tokens", scene.snapshot.queue
+    tokens, queue = count(seq.num_tokens, "token"), scene.snapshot.queue
     if seq.name not in queue:
-        generated = f"{seq.num_tokens - seq.num_prompt_tokens} tokens generated"
-        phrases = (f"{generated}, all blocks given back", f"{generated}, blocks given back", generated)
+        generated = f"{count(seq.num_tokens - seq.num_prompt_tokens, 'token')} generated"
+        phrases = (f"{generated}, holds no blocks now", generated)
     elif seq.name != queue[0]:
         phrases = (f"{tokens}, behind {safe(queue[queue.index(seq.name) - 1], scene.ink)} in the queue", tokens)
     else:

@@ -7,7 +7,7 @@ older one.
 import time
 from bisect import bisect_right
 
-from visualize.timeline import MARKS, Timeline
+from visualize.timeline import Timeline
 from visualize.view import view
 from visualize.why import LANDMARKS
 
@@ -77,7 +77,7 @@ class Player:
         if self.history and self.is_complete:
             return False
         snapshot = next(self._snapshots)
-        self._landmarks += [(len(self.history), event.kind) for event in snapshot.events if event.kind in MARKS]
+        self._landmarks += [(len(self.history), event.kind) for event in snapshot.events if event.kind in LANDMARKS]
         self.history.append(snapshot)
         return True
 
@@ -165,7 +165,7 @@ class Player:
         self._wait()
 
     def _next_focus(self):
-        """Go round those that have blocks, and then leave the choice to itself again."""
+        """Go round those that have blocks, and after the last, back to the oldest that runs."""
         names = [seq.name for seq in self.snapshot.sequences if seq.block_table]
         i = names.index(self._focus) if self._focus in names else -1
         self._focus = names[i + 1] if i + 1 < len(names) else None

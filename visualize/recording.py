@@ -17,17 +17,17 @@ KINDS = {name: each for name, each in vars(events).items() if is_dataclass(each)
 ABOUT = ("title", "before", "after", "settings")
 
 
-def header(run):
-    """The first line of a recording."""
-    return json.dumps({"recording": "minipaged", "schema": SCHEMA, **{name: getattr(run, name) for name in ABOUT}})
+def header(about):
+    """The first line of a recording. about: {each name in ABOUT: value}."""
+    return json.dumps({"recording": "minipaged", "schema": SCHEMA, **about})
 
 
 class Recorded:
-    """A run that writes each of its snapshots into a file when it is taken. Else it is the run itself."""
+    """A run that writes each of its snapshots into a file when it is taken. In everything else it is the run itself."""
 
     def __init__(self, run, file):
         self._run, self._file = run, file
-        write(file, header(run))
+        write(file, header({name: getattr(run, name) for name in ABOUT}))
 
     def __getattr__(self, name):
         return getattr(self._run, name)
@@ -59,7 +59,7 @@ def record(engine, path, title="a recorded run"):
     settings = {"num_blocks": engine.memory.num_blocks, "block_size": engine.memory.block_size}
     with open(path, "w", encoding="ascii") as file:
         about = {"title": title, "before": "", "after": "", "settings": settings}
-        write(file, json.dumps({"recording": "minipaged", "schema": SCHEMA, **about}))
+        write(file, header(about))
         write(file, camera.take().to_json())
 
         def recorded_step():

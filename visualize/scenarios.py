@@ -54,7 +54,7 @@ MIXED = Scenario(
     name="mixed",
     title="requests of different lengths share one small pool",
     before=(
-        "Five requests of very different lengths share 20 blocks, and not all of them fit at once. "
+        "Five requests of different lengths share 20 blocks, and not all of them fit at once. "
         "Watch blocks change hands: whoever leaves gives them back, and when none is free the newest has to yield."
     ),
     after="All five are done in a pool that could not hold a single one at the model's full length.",
@@ -118,7 +118,7 @@ class Run:
         self.settings = scenario.settings
         self._arrivals = list(enumerate(scenario.arrivals))
         self._num_steps = 0
-        self._refused = False  # in a way that no step has told of yet
+        self._refused = False  # a request was, and no snapshot tells of it yet
         self._add_arrivals()
 
     @property

@@ -89,7 +89,9 @@ class Scene:
     def num_old_tokens(self, seq):
         """How many of a sequence's tokens were there before this step."""
         before = self._before.get(seq.name)
-        return before.num_tokens if before else len(seq.tokens)
+        if before:
+            return before.num_tokens
+        return seq.num_prompt_tokens if self.previous else seq.num_tokens  # it came in this step; or nothing is new
 
     def is_new(self, seq, position):
         """Were K and V of this token written in this step?"""

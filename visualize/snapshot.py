@@ -54,7 +54,7 @@ class Block:
     ref_count: int
     filled: int
     owners: tuple
-    hash: str | None = None
+    hash: str | None = None  # of its content, once there is prefix caching
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class SequenceState:
 
     name: str
     request: str
-    index: int
+    index: int  # among its request's sequences: 0, for now
     status: str  # "waiting", "running", "preempted" or "finished"
-    device: str | None
+    device: str | None  # "gpu": it has blocks in the pool, wherever that is; None: it has none
     block_table: tuple
     num_tokens: int
     num_computed_tokens: int

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from visualize.lines import fit, line
 
-# A landmark of each kind, the weightier later: where two share a column, the later is drawn.
+# Each kind of landmark and its mark, the weightier later: where two share a column, the later is drawn.
 MARKS = {"Admitted": "+", "Finished": "x", "Aborted": "x", "Refused": "x", "Preempted": "!"}
 
 

@@ -34,10 +34,12 @@ def view(
 ):
     """A rich Text of `height` lines, each `width` cells wide.
 
-    previous: the snapshot before, to show what this step changed. title, footer: what the program has to say above and
-    below (strings or Texts), such as the keys. story: a few sentences about the run. timeline: a Timeline, to be drawn
-    where there is room. focus: the name of the sequence whose newest token is followed to its slot. only_why: give the
-    sentences all the room.
+    Below MIN_WIDTH or MIN_HEIGHT it is a short note instead.
+
+    previous: the snapshot before, to show what this step changed. title: what stands above, a string. footer: what
+    stands below, such as the keys, a string or a Text. story: a few sentences about the run. timeline: a Timeline, to be
+    drawn where there is room. focus: the name of the sequence whose newest K and V are followed to their slot. only_why:
+    give the sentences all the room.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return too_small(width, height, ink)
@@ -61,9 +63,12 @@ def view(
 
 def spent(snapshot):
     """How much of its budget of tokens a step has used."""
-    # The last time counts: a step that broke off is told of as well, and its tokens are computed again.
-    granted = {event.fact.sequence: event.fact.num_tokens for event in snapshot.events if event.kind == "Scheduled"}
-    tokens = sum(granted.values())
+    tokens = 0
+    for event in snapshot.events:
+        if event.kind == "Scheduled":
+            tokens += event.fact.num_tokens
+        elif event.kind == "Preempted" and event.fact.needed_by is None:
+            tokens = 0  # a step broke off: what was granted before doesn't count
     return f"{tokens:,} of at most {snapshot.budget:,} tokens computed in " if snapshot.step else ""
 
 

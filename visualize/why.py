@@ -87,7 +87,7 @@ def scheduled(e):
     if e.total > e.num_prompt_tokens:  # it had to yield; only its newest token was never computed before
         again = f"{e.sequence} had to yield and computes K and V of position"
         if left:
-            return f"{again}s {span(e.start, e.num_tokens)} again: {later}"
+            return f"{again}{'s' * (e.num_tokens > 1)} {span(e.start, e.num_tokens)} again: {later}"
         old = e.num_tokens - 1
         return f"{again}{'s' * (old > 1)} {span(e.start, old)} again, and of its newest token, position {e.total - 1}"
     if e.num_tokens == e.total:
@@ -115,12 +115,12 @@ def blocks_released(e):
 
 def preempted(e):
     needs = "it needs" if e.needed_by == e.request else f"{e.needed_by} needs"
-    what = f"more blocks than the {e.num_free:,} that are free" if e.num_free else "a block and none is free"
+    what = f"more than the {count(e.num_free, 'free block')}" if e.num_free else "a block and none is free"
     cause = "the step broke off" if e.needed_by is None else f"{needs} {what}"
-    return (
-        f"{e.request} yields: {cause}; its blocks are dropped, its tokens kept, "
-        f"and K and V of {e.num_computed_tokens:,} of them computed again later"
-    )
+    if not e.num_computed_tokens:
+        return f"{e.request} yields: {cause}; its blocks are dropped and its tokens kept"
+    again = f"K and V of {e.num_computed_tokens:,} of them computed again later"
+    return f"{e.request} yields: {cause}; its blocks are dropped, its tokens kept, and {again}"
 
 
 def sampled(e, token_text=None):

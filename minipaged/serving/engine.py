@@ -158,7 +158,7 @@ class Engine:
         for sequence, mark in marks:
             sequence.go_back_to(mark)
         if marks and self.log is not None:
-            del self.log[num_events:]  # they tell of those tokens
+            del self.log[num_events:]  # what commit told of has not happened
         self.scheduler.start_over(unfinished.values())
 
     def _take_events(self):

@@ -58,7 +58,7 @@ class SamplingParams:
         for text in stop_strings:
             if not (isinstance(text, str) and text):
                 raise ValueError(f"stop={self.stop!r}: must be a text or a list of texts, none of them empty")
-        # Kept as they were checked, whatever becomes of the list. So does a frozen dataclass set its own fields.
+        # Kept as they were checked, whatever becomes of the list. (That is how a frozen dataclass sets its fields.)
         for name, value in {"temperature": temperature, "top_p": top_p, "stop_strings": stop_strings}.items():
             object.__setattr__(self, name, value)
 
@@ -89,7 +89,7 @@ class Sequence:
         return self.num_tokens, self.cumulative_logprob, len(self.logprobs)
 
     def go_back_to(self, mark):
-        """Take back the tokens that came after a mark was made."""
+        """Take back the tokens that came after a mark was made. What is computed is left to Scheduler.start_over."""
         num_tokens, self.cumulative_logprob, num_logprobs = mark
         del self.token_ids[num_tokens:], self.logprobs[num_logprobs:]
         self.finish_reason = self.stop_reason = None
