@@ -37,9 +37,9 @@ def view(
     Below MIN_WIDTH or MIN_HEIGHT it is a short note instead.
 
     previous: the snapshot before, to show what this step changed. title: what stands above, a string. footer: what
-    stands below, such as the keys, a string or a Text. story: a few sentences about the run. timeline: a Timeline, to be
-    drawn where there is room. focus: the name of the sequence whose newest K and V are followed to their slot. only_why:
-    give the sentences all the room.
+    stands below, such as the keys, a string or a Text. story: some sentences about the run. timeline: a Timeline, drawn
+    where there is room. focus: the name of the sequence whose newest K and V are followed to their slot. only_why: the
+    sentences get all the room.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return too_small(width, height, ink)
