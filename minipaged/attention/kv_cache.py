@@ -70,7 +70,8 @@ class KVCache:
         for a shape that doesn't fit.
         """
         num_tokens = len(slot_mapping)
-        lowest, highest = (int(slot) for slot in slot_mapping.aminmax()) if num_tokens else (0, -1)
+        array = slot_mapping.cpu().numpy()  # numpy is faster than torch on so few numbers
+        lowest, highest = (int(array.min()), int(array.max())) if num_tokens else (0, -1)
         if lowest < -1 or highest >= self.num_slots:
             raise ValueError(f"slots from {lowest} to {highest}: must lie between -1 and {self.num_slots - 1}")
         used = slot_mapping >= 0 if lowest == -1 else None  # padding is left out: index_copy_ knows no -1

@@ -28,9 +28,8 @@ class Batch:
         due = set(plan.due)
         token_ids, positions, slot_mapping = [], [], []
         tables, seq_lens, query_start_loc, logit_rows = [], [], [0], []
-        for row in plan.rows:
-            sequence, start, stop = row.sequence, row.start, row.start + row.num_tokens
-            table = memory.table(sequence.name)
+        for sequence, start, num_tokens in plan.rows:
+            stop, table = start + num_tokens, memory.table(sequence.name)
             token_ids += sequence.token_ids[start:stop]
             positions += range(start, stop)
             slot_mapping += table.slots(start, stop)

@@ -19,7 +19,7 @@ def reason(sequence, token, tokenizer):
         _, stop = first_stop(text, request.params.stop_strings)
         if stop is not None:
             return "stop", stop
-    if sequence.num_output_tokens + 1 >= request.max_tokens:
+    if len(sequence.token_ids) + 1 - len(request.prompt_token_ids) >= request.max_tokens:
         return "length", None
     return None, None
 
