@@ -4,6 +4,8 @@ later."""
 import math
 import operator
 
+MAX_SLOTS = 2**20  # of an LLM's pool: 2 GiB of K and V for the tiny model in float32
+
 
 def whole(name, value, least, most=math.inf):
     """`value` as an int. Raises ValueError unless it is a whole number from `least` to `most`."""

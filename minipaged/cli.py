@@ -1,6 +1,6 @@
 """The work behind `python -m minipaged generate`: read prompts, run them, print what comes of them.
 
-Imports torch only in `load`. Wrong input is a ValueError; __main__.py makes one line of it.
+Imports torch only in `load`. Wrong input is a ValueError; commandline.py makes one line of it.
 """
 
 import json

@@ -3,14 +3,13 @@
 import argparse
 
 from minipaged import cli
-from minipaged.arguments import whole
+from minipaged.arguments import MAX_SLOTS, whole
 from minipaged.commandline import Parser, number
 from minipaged.serving.sequence import SamplingParams
 
 BENCHMARKS = ("decode", "bookkeeping")
 BENCHMARKS_TELL = "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds)"
 PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
-MAX_SLOTS = 2**20  # as LLM, which is not asked, so that a wrong command line is answered at once
 
 
 def some_text(text):
@@ -96,8 +95,10 @@ def check_together(parser, args):
                 parser.error(
                     f"--dense with {option} {getattr(args, name)}: --dense has no cache, leave one of them out"
                 )
-    slots = getattr(args, "num_blocks", 256) * getattr(args, "block_size", 16)
-    if slots > MAX_SLOTS:
+    # LLM checks this too; here it is answered before torch is imported.
+    num_blocks, block_size = getattr(args, "num_blocks", 256), getattr(args, "block_size", 16)
+    slots = num_blocks * block_size
+    if min(num_blocks, block_size) > 0 and slots > MAX_SLOTS:
         parser.error(f"--num-blocks times --block-size is {slots:,} slots: at most {MAX_SLOTS:,} are allowed")
 
 

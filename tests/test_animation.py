@@ -107,7 +107,9 @@ def test_every_frame_is_shown_for_its_time():
     film = check(frames, seconds, svg)
     total, times = film.times()
     assert total == sum(seconds)
-    assert [time * total for time in times] == pytest.approx([0, *accumulate(seconds[:-1])], abs=1e-3)
+    assert [time * total for time in times] == pytest.approx(
+        [0, *accumulate(seconds[:-1])], abs=1e-6 * total
+    )  # 6 digits
     assert len(svg.encode()) < 800_000
 
 

@@ -73,6 +73,7 @@ def test_help_tells_the_defaults_of_the_engine():
         (["generate", *PROMPT, "--seed", "-1"], "seed=-1"),
         (["generate", *PROMPT, "--attention", "fast"], "reference"),
         (["generate", *PROMPT, "--num-blocks", "9999999999"], "at most 1,048,576"),
+        (["generate", *PROMPT, "--num-blocks", "-2000000", "--block-size", "-1"], "num_blocks=-2000000"),
         (["generate", *PROMPT, "--dense", "--attention", "batched"], "--dense with --attention batched"),
         (["generate", *PROMPT, "--dense", "--num-blocks", "9"], "--dense with --num-blocks 9"),
         (["generate", *PROMPT, "--max-toke", "1"], "--max-toke"),

@@ -3,12 +3,12 @@
 A frame is drawn as the program does it, from two snapshots to the characters that go to the terminal.
 """
 
-import argparse
 import io
 import itertools
 import json
 import time
 import tracemalloc
+from types import SimpleNamespace
 
 from rich.console import Console
 
@@ -49,7 +49,7 @@ class MadeUp:
         plan = self.scheduler.schedule()
         reasons = [("length" if self._is_last(each) else None, None) for each in plan.due]
         self.scheduler.commit(plan, [Continuation(each, 1, 0.0) for each in plan.due], reasons)
-        result = StepFacts(plan, list(self.scheduler.log))
+        result = SimpleNamespace(plan=plan, events=list(self.scheduler.log))  # what the camera needs of a StepResult
         self.scheduler.log.clear()
         return result
 
@@ -61,13 +61,6 @@ class MadeUp:
         yield camera.take()
         while True:
             yield camera.take(self.step())
-
-
-class StepFacts:
-    """What the camera needs of an engine's StepResult, whose file imports torch."""
-
-    def __init__(self, plan, events):
-        self.plan, self.events = plan, events
 
 
 def frame_ms(width, height, num_blocks, num_seqs, runs):
@@ -101,9 +94,7 @@ def history_mb(num_steps, num_blocks, num_seqs):
 
 
 def main(argv=None):
-    parser = Parser(
-        prog="python -m visualize.bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = Parser(prog="python -m visualize.bench", description=__doc__)
     parser.add_argument("--runs", default="100", help="frames of each size (default: %(default)s)")
     parser.add_argument("--steps", default="10000", help="steps of history (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -77,7 +77,7 @@ def draw_queue(scene, width):
 
 def draw_way(scene, width):
     """How the newest K and V of the sequence in focus found their place: from a position to a slot. One line."""
-    seq, block_size, arrow = scene.focus, scene.snapshot.block_size, scene.ink.arrow
+    seq, block_size, arrow = scene.sequence(scene.focus), scene.snapshot.block_size, scene.ink.arrow
     if seq is None:
         return line(" " * width)
     head = line(("focus ", "bold"), "  ", scene.chip(seq.name), "  ")

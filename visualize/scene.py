@@ -15,8 +15,7 @@ class Scene:
     """
 
     def __init__(self, snapshot, previous, ink, story="", focus=None):
-        self.snapshot, self.previous, self.ink, self.story = snapshot, previous, ink, story
-        self.focus = next((seq for seq in snapshot.sequences if seq.name == focus), None)
+        self.snapshot, self.previous, self.ink, self.story, self.focus = snapshot, previous, ink, story, focus
         self._number = {seq.name: i for i, seq in enumerate(snapshot.sequences)}
         self._before = {seq.name: seq for seq in previous.sequences} if previous else {}
         self._home = {}  # block id -> (its sequence, which logical block of it)

@@ -102,7 +102,7 @@ def pool_panel(scene, width, height, fill=False):
     size = f"{snapshot.num_blocks:,} blocks of {snapshot.block_size}"
     legend = line((f"{TAKEN}taken {WRITTEN}written {FREED}freed", "dim"))
     lines = [heading(f"Physical KV cache: {size}", legend, width, scene.ink)]
-    lines += draw_pool(scene, width, height - 2, scene.focus and scene.focus.name)
+    lines += draw_pool(scene, width, height - 2, scene.focus)
     lines += draw_free_queue(scene, width)
     return filled(lines, width, height) if fill else lines
 

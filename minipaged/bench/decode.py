@@ -12,11 +12,12 @@ import time
 
 import torch
 
+from minipaged.arguments import MAX_SLOTS
 from minipaged.bench import hugging_face
 from minipaged.bench.measure import Spread, progress, table, whole_list, whole_option
 from minipaged.commandline import Parser
 from minipaged.memory.block_table import blocks_for
-from minipaged.serving.llm import LLM, MAX_SLOTS
+from minipaged.serving.llm import LLM
 from minipaged.serving.sequence import SamplingParams
 
 BLOCK_SIZE = 16

@@ -6,7 +6,7 @@ slow and plainly right, so it is the oracle that paged results are compared with
 attend.
 
 This file never decides where K and V live: it is handed slots and block tables, and uses them. (Why no nn.Module: for
-a model as small as this one its bookkeeping takes a sixth of a step.)
+a model as small as this one its bookkeeping takes a good part of a step.)
 """
 
 import torch

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import torch
 
-from minipaged.arguments import whole
+from minipaged.arguments import MAX_SLOTS, whole
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
@@ -16,7 +16,6 @@ from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import SamplingParams, Status
 
 ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
-MAX_SLOTS = 2**20  # of the pool: 2 GiB of K and V for the tiny model in float32
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 

@@ -19,10 +19,9 @@ class CompletionOutput:
     """One answer.
 
     text ends before the stop string that ended it, and while it grows, before anything that could still be taken back;
-    token_ids are all that were generated. cumulative_logprob: of these
-    tokens under the model itself. finish_reason: "stop", "length", "abort", or None while it grows. stop_reason: the
-    stop string that ended it, if one did. logprobs: if asked for, for each generated token a dict of token id ->
-    Logprob: its own and the likeliest ones.
+    token_ids are all that were generated. cumulative_logprob: of these tokens under the model itself. finish_reason:
+    "stop", "length", "abort", or None while it grows. stop_reason: the stop string that ended it, if one did. logprobs:
+    if asked for, for each generated token a dict of token id -> Logprob: its own and the likeliest ones.
     """
 
     index: int
