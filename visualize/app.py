@@ -61,11 +61,13 @@ def watch(load, ink, signals, auto=False, **options):
 def show(console, ink, signals, load, leaves, options):
     """The alternate screen. Returns the player, as it stood at the end. Signals can't break in while it is set up."""
     with ExitStack() as stack:
-        with signals.held():
-            keys = stack.enter_context(Keys())
-            live = stack.enter_context(Live(console=console, screen=True, auto_refresh=False))
-            stack.callback(signals.hold)  # called first, before the two above are left
-        return loop(console, ink, keys, live, load, leaves, options)
+        try:
+            with signals.held():
+                keys = stack.enter_context(Keys())
+                live = stack.enter_context(Live(console=console, screen=True, auto_refresh=False))
+            return loop(console, ink, keys, live, load, leaves, options)
+        finally:
+            signals.hold()  # nor while it is left
 
 
 def loop(console, ink, keys, live, load, leaves, options):
