@@ -72,7 +72,20 @@ def attention_steps(q, k_cache, v_cache, block_table, num_keys, scale):
         yield Step(logical_block, block_id, positions, scores, running_max, running_sum, weighted_sum)
 
 
-def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale):
+def attend_one(q, k_cache, v_cache, block_table, seq_len, scale):
+    """One query over the first seq_len positions of one sequence: the last of attention_steps.
+
+    q: [num_heads, head_dim]. k_cache, v_cache: [num_blocks, block_size, num_kv_heads, head_dim]. block_table: physical
+    block ids, logical order; entries past ceil(seq_len / block_size) may hold anything. Returns [num_heads, head_dim];
+    zeros if seq_len is 0. Raises ValueError for a block that isn't in the cache.
+    """
+    out = torch.zeros_like(q)
+    for step in attention_steps(q, k_cache, v_cache, block_table, seq_len, scale):
+        out = step.output.to(q.dtype)  # each block's answer replaces the one before
+    return out
+
+
+def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale, attend_one=attend_one):
     """Causal attention of a flat batch of queries, each over its own sequence's cached keys.
 
     q: [num_query_tokens, num_heads, head_dim], the sequences' queries one after the other.
@@ -85,6 +98,8 @@ def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
     A sequence's queries are its last positions: of n keys and c queries, query j sees keys 0 .. n - c + j. Raises
     ValueError where sizes don't fit or a table names a block that isn't in the cache. (Paper: section 4.1, equation
     4. vLLM: v1/attention/backends/flash_attn.py, whose metadata has these names.)
+
+    attend_one: another function in its place.
     """
     check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
     out = torch.zeros_like(q)
@@ -93,19 +108,25 @@ def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
         start, stop = starts[sequence], starts[sequence + 1]
         for row in range(start, stop):
             num_keys = seq_len - (stop - 1 - row)  # the last query sees all, each one before it one fewer
-            for step in attention_steps(q[row], k_cache, v_cache, block_tables[sequence], num_keys, scale):
-                out[row] = step.output  # each block's answer replaces the one before; without any, zeros stay
+            out[row] = attend_one(q[row], k_cache, v_cache, block_tables[sequence], num_keys, scale)
     return out
 
 
 class ReferenceAttention:
-    """The textbook as a backend of the model: plan once a step, then run once a layer."""
+    """The textbook as a backend of the model: plan once a step, then run once a layer.
+
+    attend_one: as for paged_attention.
+    """
+
+    def __init__(self, attend_one=attend_one):
+        self._attend_one = attend_one
 
     def plan(self, block_tables, seq_lens, query_start_loc):
         """Returns run(q, k_cache, v_cache, scale) -> out, shapes as in paged_attention. Nothing is worth preparing."""
 
         def run(q, k_cache, v_cache, scale):
-            return paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale)
+            tables = block_tables, seq_lens, query_start_loc
+            return paged_attention(q, k_cache, v_cache, *tables, scale, attend_one=self._attend_one)
 
         return run
 

@@ -26,11 +26,13 @@ class Usage:
 class PagedMemory:
     """A pool of num_blocks blocks of block_size slots, shared by all sequences (paper: sections 4.2 and 4.3).
 
-    free_order: as for BlockAllocator. log: a list that events are appended to, or None. Raises ValueError for sizes
-    below 1 and for what this memory doesn't have (a prefix cache, a host pool).
+    free_order: as for BlockAllocator. log: a list that events are appended to, or None. parts: has the classes
+    `allocator` and `block_table` to use in the place of BlockAllocator and BlockTable (serving/parts.py).
+
+    Raises ValueError for sizes below 1 and for what this memory doesn't have (a prefix cache, a host pool).
     """
 
-    def __init__(self, num_blocks, block_size, prefix_caching=False, free_order=None, num_host_blocks=0):
+    def __init__(self, num_blocks, block_size, prefix_caching=False, free_order=None, num_host_blocks=0, parts=None):
         if prefix_caching:
             raise ValueError("prefix_caching=True: this memory has no prefix cache; only False is allowed")
         if num_host_blocks:
@@ -38,6 +40,8 @@ class PagedMemory:
         self.block_size = whole("block_size", block_size, least=1)
         self.num_blocks = whole("num_blocks", num_blocks, least=1)
         self._free_order = free_order
+        self._new_allocator = parts.allocator if parts else BlockAllocator
+        self._new_table = parts.block_table if parts else BlockTable
         self.prefix_cache = self.host = None  # there are none yet
         self.log = None
         self.clear()
@@ -45,7 +49,7 @@ class PagedMemory:
     def clear(self):
         """Forget every sequence: a fresh pool. It holds even where a call was interrupted halfway."""
         self._tables = {}
-        self.allocator = BlockAllocator(self.num_blocks, self._free_order)
+        self.allocator = self._new_allocator(self.num_blocks, self._free_order)
         self._handed_out, self._released = set(), set()
 
     def fits_ever(self, num_prompt_tokens, max_tokens, n=1):
@@ -79,7 +83,7 @@ class PagedMemory:
         if not token_ids:
             raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
         extra_blocks = whole("extra_blocks", extra_blocks, least=0)
-        table = BlockTable(self.block_size)
+        table = self._new_table(self.block_size)
         if table.blocks_needed(len(token_ids)) + extra_blocks > self.allocator.num_free:
             return None
         self._tables[seq_id] = table

@@ -12,6 +12,7 @@ from minipaged.memory.paged import PagedMemory
 from minipaged.model.load import load
 from minipaged.serving.engine import Engine
 from minipaged.serving.outputs import RequestOutput
+from minipaged.serving.parts import LearnersEngine, Parts
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import SamplingParams, Status
 
@@ -26,7 +27,7 @@ class LLM:
     max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. seed: the source of
     seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is fastest with
     1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with
-    NaN, so that a wrong read raises FloatingPointError.
+    NaN, so that a wrong read raises FloatingPointError. parts: what to build from in the place of minipaged's own.
 
     Raises ValueError for a value that isn't allowed. The pool may have up to 2**20 slots, num_blocks * block_size.
     """
@@ -44,13 +45,18 @@ class LLM:
         num_threads=1,
         events=True,
         poison=False,
+        parts=None,
     ):
+        parts = parts or Parts()
         dtype = _one_of("dtype", dtype, DTYPES)
         attention = _one_of("attention", attention, ATTENTION)()
+        if parts.attend_one:
+            attention = ReferenceAttention(parts.attend_one)
         whole("seed", seed, least=0)
         whole("num_blocks", num_blocks, least=1, most=MAX_SLOTS)
         whole("block_size", block_size, least=1, most=MAX_SLOTS // num_blocks)
-        memory = PagedMemory(num_blocks, block_size)
+        with parts.blamed():
+            memory = PagedMemory(num_blocks, block_size, parts=parts)
         if max_num_batched_tokens is None:
             max_num_batched_tokens = max(512, whole("max_num_seqs", max_num_seqs, least=1))
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
@@ -61,7 +67,8 @@ class LLM:
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         cache = KVCache(*shape, dtype=dtype, poison=poison)
         torch.set_num_threads(num_threads)
-        self.engine = Engine(model, tokenizer, cache, scheduler, seed, events)
+        made_of = model, tokenizer, cache, scheduler, seed, events
+        self.engine = LearnersEngine(parts, *made_of) if parts.exercises else Engine(*made_of)
 
     def generate(self, prompts, sampling_params=None):
         """Complete prompts, one or a list of them. Returns a RequestOutput for each, in order.

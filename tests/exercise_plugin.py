@@ -1,0 +1,172 @@
+"""pytest for the exercises: every check that takes `impl` runs on the reference and on the learner's file.
+
+What the learner has not written yet is TODO, which is no failure. The run ends with a table, one line an exercise. A
+failed check says what is wrong in a few words, in the place of a traceback. Nothing here imports torch.
+"""
+
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+from time_limit import LIMIT_SECONDS, TooSlow, within
+
+from minipaged.exercises import EXERCISES
+from minipaged.learner import WrongFile, place
+
+CHECKS = Path(__file__).parent / "exercises"
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("exercises")
+    told = "run the exercises' checks on this only: reference, yours, or the path of a file or of a folder of files"
+    group.addoption("--impl", metavar="reference|yours|PATH", help=told + " (default: reference and yours)")
+    group.addoption("--strict-todo", action="store_true", help="what is not written yet counts as failed")
+
+
+def pytest_configure(config):
+    config.exercises = Records()
+    impl = config.getoption("--impl")
+    if impl not in (None, "reference", "yours") and not Path(impl).exists():
+        raise pytest.UsageError(f"--impl {impl}: must be reference, yours or the path of a file or a folder")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With -k ex03 the checks of ex03 are meant: what can't match isn't even read, so that they start at once."""
+    if re.fullmatch(r"ex\d\d", config.getoption("keyword")) and collection_path.suffix == ".py":
+        return config.getoption("keyword") not in collection_path.name or None
+    return None
+
+
+def pytest_generate_tests(metafunc):
+    if "impl" not in metafunc.fixturenames:
+        return
+    exercise, impl = exercise_of(metafunc.module.__file__), metafunc.config.getoption("--impl")
+    sources = {None: ["reference", "yours"], "reference": ["reference"], "yours": ["yours"]}.get(impl)
+    if sources is None:
+        path = Path(impl)
+        path = path / exercise.file if path.is_dir() else path
+        named = re.match(r"ex\d\d", path.name)
+        is_for_another = named and named.group() != exercise.id
+        sources = [path.resolve()] if path.exists() and not is_for_another else []
+    ids = [source if isinstance(source, str) else source.stem for source in sources]
+    metafunc.parametrize("impl", sources, ids=ids, indirect=True)
+
+
+def exercise_of(file):
+    """The exercise that a file of checks is about: test_ex03_allocator.py -> ex03."""
+    return EXERCISES[Path(file).name.split("_")[1]]
+
+
+@pytest.fixture
+def impl(request):
+    """The names that the learner writes: those of the reference, or those that a file defines."""
+    exercise = exercise_of(request.node.path)
+    if request.param == "reference":
+        return exercise.reference
+    path = exercise.path if request.param == "yours" else request.param
+    records = request.config.exercises
+    if path in records.stopped:
+        pytest.skip(NOT_RUN)
+    if path not in records.loaded:
+        try:
+            with within(LIMIT_SECONDS):
+                records.loaded[path] = exercise.load(path)
+        except (WrongFile, TooSlow):
+            records.stopped.add(path)
+            raise
+    return records.loaded[path]
+
+
+NOT_RUN = "not run: see the check before"
+
+
+class Records:
+    """What this run has seen of the learner's files."""
+
+    def __init__(self):
+        self.loaded = {}  # path -> its names
+        self.stopped = set()  # paths that can't be used, or in which a check didn't end: no more checks for them
+        self.outcomes = defaultdict(Counter)  # (exercise, path) -> how many checks ended how
+
+
+def theirs(item):
+    """(exercise, path) of a check on a file; None for every other test, and for a check on the reference."""
+    source = item.callspec.params.get("impl", "reference") if hasattr(item, "callspec") else "reference"
+    if source == "reference":
+        return None
+    exercise = exercise_of(item.path)
+    return exercise, exercise.path if source == "yours" else source
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    if not theirs(item):
+        return (yield)
+    _, path = theirs(item)
+    try:
+        with within(LIMIT_SECONDS):
+            return (yield)
+    except TooSlow:
+        item.config.exercises.stopped.add(path)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if not theirs(item) or (report.when != "call" and report.passed):
+        return report
+    exercise, path = theirs(item)
+    error = call.excinfo.value if call.excinfo else None
+    is_todo = isinstance(error, NotImplementedError) and str(error).startswith(f"{exercise.id}:")
+    if is_todo and not item.config.getoption("--strict-todo"):
+        report.outcome, report.is_todo = "skipped", True
+        report.longrepr = (str(item.path), item.location[1], str(error))
+    elif report.failed:
+        report.longrepr = f"{exercise.id}, {item.name}:\n\n    {words(error, path)}\n"
+    outcome = "TODO" if is_todo else "not run" if report.skipped else report.outcome
+    item.config.exercises.outcomes[exercise, path][outcome] += 1
+    return report
+
+
+def words(error, path):
+    """What went wrong, for a learner."""
+    where = place(error, [path])
+    if isinstance(error, AssertionError):
+        return str(error).split("\nassert ")[0]  # without what pytest adds
+    if isinstance(error, (WrongFile, TooSlow)) or where is None:
+        return f"{error}" if isinstance(error, (WrongFile, TooSlow)) else f"{type(error).__name__}: {error}"
+    return f"{where}: {type(error).__name__}: {error}"
+
+
+def pytest_report_teststatus(report):
+    return ("todo", "T", "TODO") if getattr(report, "is_todo", False) else None
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if not config.exercises.outcomes:
+        return
+    terminalreporter.section("exercises")
+    for (exercise, path), outcomes in sorted(config.exercises.outcomes.items(), key=lambda each: each[0][0].id):
+        terminalreporter.line(f"{exercise.id} {exercise.title:<44} {told(exercise, path, outcomes)}")
+
+
+def told(exercise, path, outcomes):
+    """How an exercise stands, and what to do next."""
+    total = sum(outcomes.values())
+    if outcomes["passed"] == total:
+        next_step = next_lesson(exercise)
+        if exercise.part and path == exercise.path:
+            next_step = "watch it run: python -m visualize --mine, then " + next_step
+        return f"all {total} checks pass; {next_step}"
+    if outcomes["TODO"] == total:
+        return f"TODO: {path.name}"
+    counts = ", ".join(f"{outcomes[each]} {each}" for each in ("failed", "passed", "TODO", "not run") if outcomes[each])
+    return f"{counts}; a hint: python -m minipaged.exercises hint {exercise.id}"
+
+
+def next_lesson(exercise):
+    ids = list(EXERCISES)
+    after = ids[ids.index(exercise.id) + 1 :]
+    return f"next: lessons/{EXERCISES[after[0]].lesson}.ipynb" if after else "that was the last one"
