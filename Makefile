@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 ACTIVATE = @echo "To use minipaged by hand, activate its environment:  source .venv/bin/activate"
 
-.PHONY: watch test check lessons picture
+.PHONY: watch test check lessons notebooks picture
 
 watch: .venv/ready  ## watch requests decode through the paged cache
 	$(BIN)/python -m visualize $(ARGS)
@@ -14,7 +14,7 @@ test: .venv/ready  ## the quick tests
 	$(BIN)/python -m pytest $(ARGS)
 	$(ACTIVATE)
 
-check: .venv/ready  ## lint, format and all tests, slow ones too
+check: .venv/ready  ## lint, format and all tests, slow ones too: the lessons, and whether the exercises are honest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -m "" $(ARGS)
@@ -23,6 +23,9 @@ check: .venv/ready  ## lint, format and all tests, slow ones too
 lessons: .venv/ready  ## open the lessons in JupyterLab
 	$(BIN)/jupyter lab lessons $(ARGS)
 	$(ACTIVATE)
+
+notebooks: .venv/ready  ## run the lessons again and write their outputs: make notebooks ARGS="03"
+	$(BIN)/python tests/notebooks.py $(ARGS)
 
 picture: .venv/ready  ## draw the README's pictures again
 	$(BIN)/python -m visualize --once 15 --save-svg visualize/picture.svg

@@ -33,7 +33,7 @@ def generate(args):
     params, settings, prompts = params_of(args), settings_of(args), list(args.prompt)
     if args.prompts_file is not None:
         prompts += cli.read_prompts(args.prompts_file)
-    llm = cli.load(settings, args.dense)
+    llm = cli.load(settings, args.dense, args.mine)
     on_signals(unwind)
     cli.generate(llm, prompts, params, args.json)
 

@@ -9,6 +9,8 @@ import time
 from contextlib import contextmanager, suppress
 from unicodedata import category
 
+from minipaged.commandline import one_line
+
 BAR_AFTER_SECONDS = 2
 
 
@@ -51,10 +53,15 @@ class DenseModel:
         return self.model.dense(batch.token_ids.new_tensor([self.token_ids]))[0, start:][batch.logit_rows]
 
 
-def load(settings, dense):
-    """An LLM for settings, its keyword arguments. dense: it runs without its cache."""
+def load(settings, dense=False, mine=False):
+    """An LLM for settings, its keyword arguments. dense: it runs without its cache. mine: on the learner's parts."""
     from minipaged.serving.llm import LLM
+    from minipaged.serving.parts import Parts
 
+    if mine:
+        parts = Parts.mine()
+        print(f"minipaged: {one_line('; '.join([parts.yours, *parts.notes]))}", file=sys.stderr)
+        return LLM(**settings, events=False, parts=parts)
     if not dense:
         return LLM(**settings, events=False)
     llm = LLM(**settings, events=False, max_num_seqs=1)

@@ -181,10 +181,7 @@ def reset(args):
     if not args.yes:
         if not sys.stdin.isatty():
             raise ValueError(f"reset {exercise.id}: there is no terminal to ask on; --yes resets without asking")
-        if input(f"Put {exercise.file} back as it came? Yours is kept as .bak. [y/N] ").strip().lower() not in (
-            "y",
-            "yes",
-        ):
+        if not is_confirmed(f"Put {exercise.file} back as it came? Yours is kept as .bak. [y/N] "):
             print("Nothing was changed.")
             return
     if exercise.path.exists():
@@ -193,6 +190,13 @@ def reset(args):
         print(f"Yours is kept: lessons/exercises/{backup.name}")
     shutil.copyfile(exercise.original, exercise.path)
     print(f"As it came: lessons/exercises/{exercise.file}")
+
+
+def is_confirmed(question):
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def backups(path):

@@ -1,9 +1,97 @@
 """Three hints for each exercise, each saying more than the one before. exercises.py shows them."""
 
 HINTS = {
-    "ex01": ("", "", ""),
-    "ex02": ("", "", ""),
-    "ex03": ("", "", ""),
-    "ex04": ("", "", ""),
-    "ex05": ("", "", ""),
+    "ex01": (
+        "`bytes_per_token`: count numbers first, bytes last. How many numbers is one K, in one layer? What is stored "
+        "beside each K? In how many layers?\n\n"
+        "`attend_with_cache`: begin with the caches that you return. Once each is one tensor with the new token in it, "
+        "the new token is no special case any more: it is the last of the keys and of the values.",
+        "`torch.cat([k_cache, k_new[None]])` makes a new tensor: `k_new[None]` is one token more, of shape "
+        "[1, num_kv_heads, head_dim]. It works for an empty cache too.\n\n"
+        "For one query head `h`, its KV head is `h // (num_heads // num_kv_heads)`. Take the keys of that head, "
+        "[num_tokens + 1, head_dim], and the head's query, [head_dim]: their product by `@` is a score for each token. "
+        "`softmax(-1)` of torch can deal with large scores. Do one head after another before you think of all at once.",
+        "`bytes_per_token`: 2 (a K and a V), times the four numbers.\n\n"
+        "`attend_with_cache`: make both caches by `torch.cat`, and use these only. For each query head `h` and its "
+        "KV head `kv`: scores = `k_cache[:, kv] @ q[h]`, times `head_dim ** -0.5`; weights = `scores.softmax(-1)`; the "
+        "head's output = `weights @ v_cache[:, kv]`. `torch.stack` puts the heads' outputs into one tensor. Return it "
+        "with the two new caches. No line needs `+=` or an assignment into a tensor, so what was given stays as it is.",
+    ),
+    "ex02": (
+        "`first_fit`: look at the runs one by one, in the order of the list. The first that is long enough ends the "
+        "search. You need its place in the list too, because what is left of it must be put back there.\n\n"
+        "`waste`: draw a run on paper, from `start` to `start + size`. Mark where the stored tokens end and where the "
+        "last one will be. That cuts it into three parts.",
+        "`first_fit`: `enumerate(free_runs)` gives each run's place `i`. Of a run of `length` slots two things can be "
+        "left: `(start + size, length - size)`, or nothing, if `length == size`. Change the list only when you know "
+        "that the run is long enough; then nothing is changed where you return `None`.\n\n"
+        "`waste`: a run has `num_tokens` slots with a token, `num_final - num_tokens` that wait for one, and "
+        "`size - num_final` that will never have one. Sum each over all runs. You need no `start` for any of it.",
+        "`first_fit`: for each `i, (start, length)`: if `length >= size`, then either `del free_runs[i]` (it fits "
+        "exactly) or `free_runs[i] = (start + size, length - size)`, and in both cases return `start`. After the loop "
+        "return `None`.\n\n"
+        "`waste`: three sums over `layout.runs`, as in the second hint. The fourth number is what remains: "
+        "`layout.num_slots` minus the `size` of every run. Return `Waste(states, reserved, internal, external)`.",
+    ),
+    "ex03": (
+        "Begin with `num_free` and `ref_count`, then `allocate`, and let `release` be the last: the first checks pass "
+        "before it is written. `ref_count(-1)` must raise, but `self._ref_counts[-1]` is the last block's count: "
+        "compare the id with both ends of the pool first.\n\n"
+        "For `allocate` and `release` alike: first look, then change. What can be refused is refused before the first "
+        "change, so there is nothing to undo.",
+        "`allocate`: `self._free.pop_front(n)` takes n ids or raises what you need, with nothing changed. What is left "
+        "to do is to note that each of them has one owner.\n\n"
+        "`release` has two parts. The first one only looks: how often does each id stand in `ids`, and how many owners "
+        "has it? `ids.count(block)` or a `collections.Counter` tells the one, `self.ref_count(block)` the other, and "
+        "raises for an id outside the pool. The second one changes: one owner less for every id, from the last to the "
+        "first. Only blocks that come down to 0 are freed.",
+        "`num_free` is `len(self._free)`. `ref_count`: unless `0 <= block < self.num_blocks`, raise `ValueError`; then "
+        "the entry of `_ref_counts`.\n\n"
+        "`allocate`: ids from `pop_front(n)`; set `_ref_counts` of each to 1; return the ids.\n\n"
+        "`release`: for each id and the number of times it is given (`Counter(ids).items()`): if that is more than "
+        "`self.ref_count(id)`, raise `DoubleFree`. After this loop nothing can go wrong any more. Begin with an empty "
+        "list `freed`; for each id of `reversed(ids)`: subtract 1 from its count, and if it is 0 now, append the id to "
+        "`freed`. Then `self._take_back(freed, keep)`, and return `freed`.",
+    ),
+    "ex04": (
+        "Do one position by hand first: block size 4, position 21. How many full blocks lie before it? How many tokens "
+        "of its own block? Which entry of `blocks` says where that block is? How many slots lie before that block in "
+        "the pool? Only after that think of what must be refused, and of rounding up.",
+        "The quotient of position and block size is the logical block, the remainder is the offset: `divmod` gives "
+        "both. `blocks` turns logical into physical, and so many whole blocks of slots lie before the slot. Python "
+        "reads `blocks[-1]` as the last entry and says `IndexError` behind the end, so compare the position with both "
+        "ends before anything else. `slots` can ask `slot` for each position; a `range` that runs backwards is empty, "
+        "so compare start and stop yourself. `blocks_needed`: round the quotient up, subtract the blocks that are "
+        "there, and never go below 0.",
+        "`append_blocks`: extend `self.blocks` by `ids`; that copies the numbers and leaves `ids` alone.\n\n"
+        "`blocks_needed`: `(n + block_size - 1) // block_size` blocks hold n tokens; subtract `len(blocks)`; the "
+        "larger of that and 0.\n\n"
+        "`translate`: unless `0 <= position < len(blocks) * block_size`, raise `ValueError`. Then logical and offset "
+        "from `divmod(position, block_size)`, the block id from `blocks[logical]`, and the slot is the block id times "
+        "the block size, plus the offset.\n\n"
+        "`slots`: if `start > stop`, raise `ValueError`; then a list of `self.slot(position)` for each position in "
+        "`range(start, stop)`.",
+    ),
+    "ex05": (
+        "First make it right for a sequence that fits into one block: the keys in use are "
+        "`k_cache[block, :count]`, [count, num_kv_heads, head_dim]. Cut them to `count` before you compute: then no "
+        "other slot can spoil anything, and nothing needs a mask. Give each query head its own KV head before anything "
+        "else too: index the heads with a tensor that holds `h // (num_heads // num_kv_heads)` for each `h`.\n\n"
+        "Then think about what must be remembered from block to block. The lesson needs three quantities for each "
+        "query head.",
+        "Carry three tensors over the blocks: the largest score so far, [num_heads], from `-inf`; the sum of "
+        "`exp(score - largest)`, [num_heads], from 0; and the sum of `exp(score - largest) * value`, [num_heads, "
+        "head_dim], from 0. A new block can raise the largest score. Everything summed so far was relative to the old "
+        "one: multiply it, both sums, by `exp(old largest - new largest)`. In the first block that is `exp(-inf)`, "
+        "which is 0, so the first block is no special case. Divide once, after the last block. With no key at all that "
+        "would be 0 / 0, so return zeros there.",
+        "`start` runs over `range(0, seq_len, block_size)`. In each turn: block = `int(block_table[start // "
+        "block_size])`; count = the smaller of block_size and `seq_len - start`; keys and values = "
+        "`k_cache[block, :count][:, kv_head]` and the same of `v_cache`, [count, num_heads, head_dim], where kv_head "
+        "is `torch.arange(num_heads) // (num_heads // num_kv_heads)`.\n\n"
+        "scores = `scale * (q * keys).sum(-1)`, [count, num_heads]. new = `torch.maximum(largest, scores.amax(0))`. "
+        "correction = `exp(largest - new)`; weights = `exp(scores - new)`. The sum becomes itself times correction, "
+        "plus `weights.sum(0)`. The weighted values become themselves times `correction[:, None]`, plus "
+        "`(weights[:, :, None] * values).sum(0)`. largest = new. At the end: weighted values / `sum[:, None]`.",
+    ),
 }

@@ -45,7 +45,7 @@ def parse(path):
     try:
         return ast.parse(path.read_bytes(), str(path))
     except OSError as error:
-        raise WrongFile(f"{path}: {error.strerror}: must be a Python file") from None
+        raise WrongFile(f"{path.name}: {error.strerror}: must be a Python file") from None
     except SyntaxError as error:
         raise WrongFile(f"{path.name}, line {error.lineno}: {type(error).__name__}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:  # NUL bytes; brackets nested a thousand deep

@@ -75,6 +75,7 @@ def add_generate(parser):
     engine.add_argument("--max-num-batched-tokens", type=an_int, metavar="N", **unset,
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
     engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
+    engine.add_argument("--mine", action="store_true", help="with your own parts, from the exercises you have solved")
     engine.add_argument("--dense", action="store_true",
                         help="no cache: every position computed anew, prompt by prompt; the oracle")  # fmt: skip
     parser.add_argument(
@@ -88,6 +89,8 @@ def check_together(parser, args):
     """What argparse can't say about options that meet."""
     if not args.prompt and args.prompts_file is None:
         parser.error("no prompt: give --prompt or --prompts-file")
+    if args.dense and args.mine:
+        parser.error("--dense with --mine: --dense has no cache, so none of your parts; leave one of them out")
     if args.dense:
         for name in PAGED_ONLY:
             if hasattr(args, name):

@@ -4,4 +4,4 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-pytest_plugins = ["exercise_plugin"]
+pytest_plugins = ["minipaged.pytest_options", "exercise_plugin"]

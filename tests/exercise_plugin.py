@@ -17,13 +17,6 @@ from minipaged.learner import WrongFile, place
 CHECKS = Path(__file__).parent / "exercises"
 
 
-def pytest_addoption(parser):
-    group = parser.getgroup("exercises")
-    told = "run the exercises' checks on this only: reference, yours, or the path of a file or of a folder of files"
-    group.addoption("--impl", metavar="reference|yours|PATH", help=told + " (default: reference and yours)")
-    group.addoption("--strict-todo", action="store_true", help="what is not written yet counts as failed")
-
-
 def pytest_configure(config):
     config.exercises = Records()
     impl = config.getoption("--impl")
@@ -72,9 +65,9 @@ def impl(request):
         try:
             with within(LIMIT_SECONDS):
                 records.loaded[path] = exercise.load(path)
-        except (WrongFile, TooSlow):
+        except (WrongFile, TooSlow) as error:
             records.stopped.add(path)
-            raise
+            raise WrongFile(str(error)) from error
     return records.loaded[path]
 
 
@@ -120,7 +113,9 @@ def pytest_runtest_makereport(item, call):
     exercise, path = theirs(item)
     error = call.excinfo.value if call.excinfo else None
     is_todo = isinstance(error, NotImplementedError) and str(error).startswith(f"{exercise.id}:")
-    if is_todo and not item.config.getoption("--strict-todo"):
+    if is_todo and item.config.getoption("--strict-todo"):
+        report.longrepr = str(error)
+    elif is_todo:
         report.outcome, report.is_todo = "skipped", True
         report.longrepr = (str(item.path), item.location[1], str(error))
     elif report.failed:
@@ -161,7 +156,7 @@ def told(exercise, path, outcomes):
             next_step = "watch it run: python -m visualize --mine, then " + next_step
         return f"all {total} checks pass; {next_step}"
     if outcomes["TODO"] == total:
-        return f"TODO: {path.name}"
+        return f"not written yet: {path.name}"
     counts = ", ".join(f"{outcomes[each]} {each}" for each in ("failed", "passed", "TODO", "not run") if outcomes[each])
     return f"{counts}; a hint: python -m minipaged.exercises hint {exercise.id}"
 

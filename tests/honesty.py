@@ -41,7 +41,7 @@ class Listener:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item, call):
         report = yield
-        if report.when == "call" or not report.passed and report.when == "setup":
+        if report.when == "call" or (report.when == "setup" and not report.passed):
             outcome = "TODO" if getattr(report, "is_todo", False) else report.outcome
             words = report.longrepr if isinstance(report.longrepr, str) else ""
             is_refusal = call.excinfo is not None and call.excinfo.errisinstance(AssertionError)

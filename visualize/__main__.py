@@ -36,9 +36,12 @@ def run(args, signals):
                 return replay
             with signals.held():
                 from minipaged.serving.llm import LLM  # imports torch: seconds
+                from minipaged.serving.parts import Parts
 
-                llm = LLM(seed=args.seed or 0, **scenario.settings)
-            story = scenarios.Run(scenario, llm.engine, args.seed or 0)
+            parts = Parts.mine() if args.mine else Parts()
+            llm = LLM(seed=args.seed or 0, parts=parts, **scenario.settings)
+            told = scenario.of(parts) if args.mine else scenario
+            story = scenarios.Run(told, llm.engine, args.seed or 0)
             return recording.Recorded(story, file) if file else story
 
         show(args, signals, load)

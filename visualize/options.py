@@ -48,6 +48,7 @@ def parse_args(argv):
     what.add_argument("--scenario", metavar="NAME", help="a story (default mixed)")
     what.add_argument("--list", action="store_true", help="tell which scenarios there are")
     what.add_argument("--replay", metavar="FILE", help="a recording; needs no model")
+    what.add_argument("--mine", action="store_true", help="run your own parts, from the exercises you have solved")
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
     what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
@@ -77,6 +78,8 @@ def check_together(parser, args):
     for name in ("num_blocks", "block_size", "seed", "record", "max_tokens") if args.replay is not None else ():
         if getattr(args, name) is not None:
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
+    if args.replay is not None and args.mine:
+        parser.error("--replay with --mine: a recording is what it is, leave one of them out")
     if args.max_tokens and not args.prompts:
         parser.error("--max-tokens is for your own prompts, and none is given")
     if args.save_animation is not None and args.once is not None:

@@ -4,7 +4,7 @@ Arrivals are counted in steps, lengths are fixed and every request brings its ow
 the same blocks every time; only the text depends on --seed.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from minipaged.serving.sequence import SamplingParams
@@ -33,6 +33,11 @@ class Scenario:
     settings: dict = field(default_factory=dict)  # of minipaged.serving.llm.LLM
     before: str = ""
     after: str = ""
+
+    def of(self, parts):
+        """The same story, run by a learner's parts: its title says which."""
+        notes = " ".join(f"{note}." for note in parts.notes)
+        return replace(self, title=f"{parts.yours}; {self.title}", before=f"{notes} {self.before}".strip())
 
 
 GROWTH = Scenario(

@@ -27,7 +27,7 @@ class Buddy:
     """
 
     def __init__(self, num_blocks):
-        self.num_blocks = whole("num_blocks", num_blocks, least=1)
+        self.num_blocks = num_blocks = whole("num_blocks", num_blocks, least=1)
         self._orders = {}  # start -> order, for each run handed out; a run of order k is 2**k blocks long
         self._free = [{} for _ in range(num_blocks.bit_length())]  # by order: starts; a dict, to remove one in O(1)
         start = 0
@@ -115,7 +115,7 @@ class ContiguousMemory(PagedMemory):
     What isn't defined here (table, commit, sequences, filled, take_moved, lookup) is as in PagedMemory. policy says how
     many slots are reserved, never more than max_model_len, the longest that the model allows: "max" so many always;
     "pow2" for the prompt and for the output rounded up to a power of two; "oracle" for prompt and output, which only an
-    oracle knows. max_new_tokens stands for the output's length. Raises ValueError for another policy, and sizes below 1.
+    oracle knows. max_new_tokens stands for the output's length. Raises ValueError for another policy and sizes below 1.
     """
 
     def __init__(self, num_blocks, block_size, policy, max_model_len):
@@ -214,10 +214,11 @@ class ContiguousMemory(PagedMemory):
         raise ValueError(f"fork of {parent_id!r} into {child_id!r}: sequences share blocks in paged memory only")
 
     def swap_out(self, seq_ids):
-        """Raises ValueError, as swap_in does: there is no host pool."""
+        """Raises ValueError: there is no host pool."""
         raise ValueError(f"swap_out of {seq_ids!r}: there is a host pool in paged memory only")
 
     def swap_in(self, seq_ids):
+        """Raises ValueError, as swap_out does."""
         raise ValueError(f"swap_in of {seq_ids!r}: there is a host pool in paged memory only")
 
     def reset_prefix_cache(self):

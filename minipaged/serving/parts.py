@@ -46,11 +46,14 @@ class Parts:
         return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
 
     @property
-    def header(self):
-        """Which parts are the learner's, in one line."""
-        names = [name for exercise in self.exercises for name in exercise.names]
-        yours = f"yours: {', '.join(names)}" if names else "yours: nothing yet (python -m minipaged.exercises list)"
-        return "; ".join([yours, *self.notes])
+    def names(self):
+        """The learner's parts, by name."""
+        return ", ".join(name for exercise in self.exercises for name in exercise.names)
+
+    @property
+    def yours(self):
+        """Which parts are the learner's, for a title."""
+        return f"yours: {self.names or 'nothing yet'}"
 
     @contextmanager
     def blamed(self):
@@ -64,20 +67,20 @@ class Parts:
             where = learner.place(first, [exercise.path for exercise in self.exercises])
             if where is None and isinstance(error, ValueError):
                 raise  # a wrong prompt, say
-            where = where or f"while {self.header.removeprefix('yours: ')} ran"
-            check_it = " or ".join(exercise.id for exercise in self.exercises)
-            message = (
-                f"yours, {where}: {type(first).__name__}: {first} (python -m pytest -k '{check_it}' --impl yours -x)"
-            )
-            raise ValueError(message) from error
+            where = where or f"while the engine used {self.names}"
+            ids = " or ".join(exercise.id for exercise in self.exercises)
+            to_do = f"python -m pytest -k '{ids}' --impl yours -x"
+            raise ValueError(f"your code, {where}: {type(first).__name__}: {first} ({to_do})") from error
 
 
 class LearnersEngine(Engine):
-    """An Engine on a learner's parts. step() raises ValueError for what goes wrong in them, in the step it happens."""
+    """An Engine on a learner's parts. It raises ValueError for what goes wrong in them, in the step it happens."""
 
     def __init__(self, parts, *arguments):
         self.parts = parts
         super().__init__(*arguments)
+        with parts.blamed():
+            check(self.memory)
 
     def step(self):
         with self.parts.blamed():

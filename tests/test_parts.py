@@ -1,0 +1,180 @@
+"""An engine on a learner's parts: right ones give what minipaged's own give, wrong ones are named, with their line."""
+
+import shutil
+
+import pytest
+
+from minipaged import exercises
+from minipaged.exercises import EXERCISES
+
+SOLVED = {
+    id: f"from {each.module} import *\nfrom {each.module} import {each.names[0]}\n" for id, each in EXERCISES.items()
+}
+COUNTING = """
+lengths = []
+
+def attend_one(q, k_cache, v_cache, block_table, seq_len, scale, solved=attend_one):
+    lengths.append(seq_len)
+    return solved(q, k_cache, v_cache, block_table, seq_len, scale)
+"""
+PROMPTS = ["HAMLET:\nTo be", "JULIET:\nO Romeo, Romeo", "MACBETH:\n"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The exercises in a folder of their own, as they came."""
+    for exercise in EXERCISES.values():
+        shutil.copy(exercise.original, tmp_path / exercise.file)
+    monkeypatch.setattr(exercises, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def write(folder, exercise_id, text=None):
+    (folder / EXERCISES[exercise_id].file).write_text(text or SOLVED[exercise_id])
+
+
+def answers(parts, **settings):
+    """Token ids of greedy answers in a pool so small that somebody has to yield."""
+    from minipaged.serving.llm import LLM
+    from minipaged.serving.sequence import SamplingParams
+
+    settings = {"num_blocks": 14, "block_size": 4, "dtype": "float64", "max_num_batched_tokens": 64} | settings
+    llm = LLM(parts=parts, **settings)
+    outputs = llm.generate(PROMPTS, SamplingParams(temperature=0, max_tokens=16, ignore_eos=True))
+    return [output.outputs[0].token_ids for output in outputs]
+
+
+def mine():
+    from minipaged.serving.parts import Parts
+
+    return Parts.mine()
+
+
+def test_nothing_is_solved_at_first(folder):
+    parts = mine()
+    assert parts.exercises == () and parts.notes == ()
+    assert parts.yours == "yours: nothing yet"
+
+
+def test_each_right_solution_runs_the_engine(folder):
+    expected = answers(None)
+    import honesty
+
+    for exercise in (each for each in EXERCISES.values() if each.part):
+        for path in honesty.solutions("right", exercise):
+            shutil.copy(path, folder / exercise.file)
+            parts = mine()
+            assert exercise in parts.exercises
+            assert answers(parts) == expected, path.name
+
+
+def test_all_of_them_together(folder):
+    for exercise_id in EXERCISES:
+        write(folder, exercise_id)
+    parts = mine()
+    assert parts.yours == "yours: BlockAllocator, BlockTable, attend_one"
+    assert answers(parts) == answers(None)
+
+
+def test_the_learners_code_is_what_runs(folder):
+    write(folder, "ex03", SOLVED["ex03"] + "class BlockAllocator(BlockAllocator): pass\n")
+    write(folder, "ex04", SOLVED["ex04"] + "class BlockTable(BlockTable): pass\n")
+    write(folder, "ex05", SOLVED["ex05"] + COUNTING)
+    from minipaged.serving.llm import LLM
+
+    parts = mine()
+    llm = LLM(parts=parts)
+    llm.engine.add([1, 2, 3], request_id="A")
+    llm.engine.step()
+    assert type(llm.engine.memory.allocator) is parts.allocator
+    assert type(llm.engine.memory.table("A")) is parts.block_table
+    assert parts.attend_one.__globals__["lengths"][:3] == [1, 2, 3]
+
+
+def test_a_file_that_cannot_be_used_is_left_out_and_told(folder):
+    write(folder, "ex03", "def f(:")
+    write(folder, "ex04")
+    parts = mine()
+    assert parts.yours == "yours: BlockTable"
+    assert parts.notes == ("not used: ex03_allocator.py, line 1: SyntaxError: invalid syntax",)
+
+
+WRONG = {
+    "it raises": (
+        "    def release(self, ids, keep=()):\n        return ids[99]\n",
+        r"your code, ex03_allocator.py, line 5, in release: IndexError: .*pytest -k 'ex03' --impl yours -x",
+    ),
+    "it raises ValueError": (
+        "    def release(self, ids, keep=()):\n        raise ValueError('what?')\n",
+        "your code, ex03_allocator.py, line 5, in release: ValueError: what?",
+    ),
+    "a block is given twice": (
+        "    def allocate(self, n=1):\n        super().allocate(n)\n        return list(range(n))\n",
+        "your code, while the engine used BlockAllocator: BrokenInvariant: block",
+    ),
+    "it gives nothing back": (
+        "    def allocate(self, n=1):\n        super().allocate(n)\n",
+        "your code, while the engine used BlockAllocator: TypeError: 'NoneType' object is not iterable",
+    ),
+    "nothing is freed": (
+        "    def release(self, ids, keep=()):\n        return []\n",
+        "your code, while the engine used BlockAllocator: BrokenInvariant: block",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, message", WRONG.values(), ids=list(WRONG))
+def test_an_error_in_their_code_is_theirs(folder, text, message):
+    write(folder, "ex03", SOLVED["ex03"] + "class BlockAllocator(BlockAllocator):\n" + text)
+    with pytest.raises(ValueError, match=message):
+        answers(mine())
+
+
+def test_a_wrong_prompt_is_not_their_fault(folder):
+    from minipaged.serving.llm import LLM
+
+    write(folder, "ex03")
+    with pytest.raises(ValueError, match=r"^prompt 0: the prompt is empty"):
+        LLM(parts=mine()).generate([[]])
+
+
+@pytest.mark.parametrize("argv", [["generate", "--prompt", "x", "--dense", "--mine"]])
+def test_dense_has_no_parts(argv, capsys):
+    from minipaged.options import parse_args
+
+    with pytest.raises(SystemExit) as error:
+        parse_args(argv)
+    assert error.value.code == 2 and "--dense with --mine" in capsys.readouterr().err
+
+
+def test_the_visualizer_says_whose_parts_they_are(folder, capsys):
+    import visualize.__main__
+
+    write(folder, "ex04")
+    write(folder, "ex03", "def f(:")
+    assert visualize.__main__.main(["--mine", "--once", "0"]) == 0
+    frame = capsys.readouterr().out
+    assert "yours: BlockTable; requests of different lengths" in frame
+    assert "not used: ex03_allocator.py, line 1: SyntaxError: invalid syntax." in frame
+
+
+def test_the_visualizer_names_an_error_in_one_line(folder, capsys):
+    import visualize.__main__
+
+    write(
+        folder,
+        "ex04",
+        SOLVED["ex04"] + "class BlockTable(BlockTable):\n    def slots(self, start, stop):\n        1 / 0\n",
+    )
+    assert visualize.__main__.main(["--mine", "--plain"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("visualize: your code, ex04_block_table.py, line 5, in slots: ZeroDivisionError: ")
+    assert error.count("\n") == 1
+
+
+def test_generate_says_whose_parts_they_are(folder, capsys):
+    from minipaged.__main__ import run
+
+    write(folder, "ex05")
+    run(["generate", "--prompt", "ROMEO:", "--max-tokens", "2", "--mine"])
+    assert capsys.readouterr().err == "minipaged: yours: attend_one\n"
