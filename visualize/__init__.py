@@ -1,14 +1,16 @@
 """Watch minipaged at work: snapshots of an engine, drawn on a terminal. Nothing in minipaged imports this.
 
-`record` is imported when it is first used, so that the program can take care of signals before anything else.
+`record` and `show` are imported when they are first used, so that the program can take care of signals before anything
+else.
 """
 
-__all__ = ["record"]
+from importlib import import_module
+
+_HOME = {"record": "visualize.recording", "show": "visualize.notebook"}
+__all__ = list(_HOME)
 
 
 def __getattr__(name):
-    if name != "record":
+    if name not in _HOME:
         raise AttributeError(f"module 'visualize' has no attribute {name!r}")
-    from visualize.recording import record
-
-    return record
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,18 @@
+# Wrong: gaps before and between the runs are not counted.
+from minipaged.memory.reservations import Layout, Run, Waste  # noqa: F401
+
+
+def first_fit(free_runs, size):
+    for i, (start, length) in enumerate(free_runs):
+        if length >= size:
+            free_runs[i : i + 1] = [(start + size, length - size)] if length > size else []
+            return start
+    return None
+
+
+def waste(layout):
+    states = sum(run.num_tokens for run in layout.runs)
+    reserved = sum(run.num_final - run.num_tokens for run in layout.runs)
+    internal = sum(run.size - run.num_final for run in layout.runs)
+    end = max((run.start + run.size for run in layout.runs), default=0)
+    return Waste(states, reserved, internal, layout.num_slots - end)

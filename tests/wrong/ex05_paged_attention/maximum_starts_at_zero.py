@@ -1,0 +1,24 @@
+# Wrong: the running maximum starts at 0, so where all scores are far below 0 every weight is 0, and 0 / 0 is NaN.
+
+import torch
+
+
+def attend_one(q, k_cache, v_cache, block_table, seq_len, scale):
+    block_size, num_kv_heads = k_cache.shape[1:3]
+    kv_head = torch.arange(len(q)) // (len(q) // num_kv_heads)
+    largest = torch.zeros_like(q[:, 0])
+    total = torch.zeros_like(q[:, 0])
+    weighted = torch.zeros_like(q)
+    for start in range(0, seq_len, block_size):
+        block = int(block_table[start // block_size])
+        count = min(block_size, seq_len - start)
+        keys = k_cache[block, :count][:, kv_head]  # [count, num_heads, head_dim]
+        values = v_cache[block, :count][:, kv_head]
+        scores = scale * (q * keys).sum(-1)  # [count, num_heads]
+        new_largest = torch.maximum(largest, scores.amax(0))
+        correction = torch.exp(largest - new_largest)
+        weights = torch.exp(scores - new_largest)
+        total = total * correction + weights.sum(0)
+        weighted = weighted * correction[:, None] + (weights[..., None] * values).sum(0)
+        largest = new_largest
+    return weighted / total[:, None] if seq_len else weighted
