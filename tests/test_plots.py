@@ -219,6 +219,7 @@ def test_blocks_that_are_reserved_but_in_no_table_are_not_called_free(plots):
     assert "block 3: in no table, 0 of 4 slots filled, ref_count 1; free: 4, 5, 6, 7." in plots.draw_pool(reserving).alt
 
 
+@pytest.mark.slow
 def test_real_steps_and_batches_can_be_drawn(plots):
     torch = pytest.importorskip("torch")
     from minipaged.attention.reference import attention_steps

@@ -44,7 +44,7 @@ def within(seconds):
 
 
 def learners_frames(frame):
-    """The calls that led here which are in a learner's file (learner.run_file names its module), the innermost first."""
+    """The calls that led here and are in a learner's file, innermost first. (learner.run_file names its module.)"""
     frames = []
     while frame:
         if frame.f_globals.get("__name__", "").endswith("_exercise_by_path"):

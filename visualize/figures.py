@@ -62,9 +62,8 @@ class Owners:
 
     def label(self, name):
         """A letter (of a long name, the end) and a glyph."""
-        return (
-            clip_start(safe(str(name), UNICODE), 4, UNICODE) + UNICODE.glyphs[self._number[name] % len(UNICODE.glyphs)]
-        )
+        glyph = UNICODE.glyphs[self._number[name] % len(UNICODE.glyphs)]
+        return clip_start(drawable(name), 4, UNICODE) + glyph
 
 
 @contextmanager
@@ -105,9 +104,8 @@ class Canvas:
     def lines(self, lines, colour=BLACK, width=0.8):
         """Straight lines of one kind: [(start, end), ...]."""
         if lines:
-            self._path(
-                [point for line in lines for point in line], [Path.MOVETO, Path.LINETO] * len(lines), colour, width
-            )
+            points = [point for line in lines for point in line]
+            self._path(points, [Path.MOVETO, Path.LINETO] * len(lines), colour, width)
 
     def _path(self, points, codes, colour, width):
         for point in points:
@@ -213,6 +211,8 @@ def characters():
 
 def token(text):
     """What a token's box says: its text without the space that most tokens begin with."""
+    if not text:
+        return UNICODE.ellipsis  # a part of a character, which the last of its tokens shows
     return drawable(text).strip() or UNICODE.space
 
 

@@ -1,4 +1,4 @@
-"""Plots: the lessons' figures, drawn from real state. Each function returns a Picture (figures.py) for a notebook.
+"""Plots: the lessons' figures, drawn from real state. Each function returns a Picture for a notebook.
 
 This file draws blocks: the pool and the tables over it. The figures of numbers (charts.py) and of tensors (tensors.py)
 are imported from here too.
@@ -16,10 +16,10 @@ from visualize.figures import (
     WIDTH,
     Canvas,
     Owners,
-    drawable,
     settings,
     shorten,
     text_width,
+    token,
 )
 from visualize.ink import UNICODE
 from visualize.tensors import draw_batch, draw_steps, draw_work
@@ -77,9 +77,8 @@ class Pool:
         """A text for each token that lies in a sequence's logical block, "" where it isn't known."""
         start, texts = logical * self.block_size, self.texts.get(name, ())
         stop = min(start + self.block_size, self.tables[name][1])
-        return [drawable(text).strip() or UNICODE.space for text in texts[start:stop]] + [""] * (
-            stop - max(start, len(texts))
-        )
+        known = [token(text) for text in texts[start:stop]]
+        return known + [""] * (stop - start - len(known))
 
     def physical_words(self, block):
         """The same of a physical block: those of the owner who has stored most there."""

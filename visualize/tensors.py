@@ -19,8 +19,9 @@ from visualize.figures import (
     settings,
     shorten,
     text_width,
+    token,
 )
-from visualize.ink import OKABE_ITO, UNICODE
+from visualize.ink import OKABE_ITO
 from visualize.why import count
 
 PLAIN, LARGEST, ANSWER = OKABE_ITO[0][0], (OKABE_ITO[1][0], "///"), OKABE_ITO[2][0]
@@ -119,7 +120,7 @@ def draw_work(steps, texts=None, title=""):
         cell = min(50, (WIDTH - 24 - left - 140) / max(most, 1))
         y = canvas.legend((("K and V computed in this step", *COMPUTED), ("K and V read from the cache", *READ)))
         for i, text in enumerate((texts or [])[:most] if cell >= 24 else ()):
-            words = shorten(drawable(text).strip() or UNICODE.space, cell - 4)
+            words = shorten(token(text), cell - 4)
             canvas.text(left + (i + 0.5) * cell, y, words, SMALL, align="center")
         said = []
         for label, (num_read, num_computed) in steps.items():
