@@ -92,6 +92,7 @@ HINTS = {
         "scores = `scale * (q * keys).sum(-1)`, [count, num_heads]. new = `torch.maximum(largest, scores.amax(0))`. "
         "correction = `exp(largest - new)`; weights = `exp(scores - new)`. The sum becomes itself times correction, "
         "plus `weights.sum(0)`. The weighted values become themselves times `correction[:, None]`, plus "
-        "`(weights[:, :, None] * values).sum(0)`. largest = new. At the end: weighted values / `sum[:, None]`.",
+        "`(weights[:, :, None] * values).sum(0)`. largest = new. At the end: weighted values / `sum[:, None]`, or "
+        "zeros if seq_len is 0.",
     ),
 }

@@ -151,10 +151,8 @@ def told(exercise, path, outcomes):
     """How an exercise stands, and what to do next."""
     total = sum(outcomes.values())
     if outcomes["passed"] == total:
-        next_step = next_lesson(exercise)
-        if exercise.part and path == exercise.path:
-            next_step = "watch it run: python -m visualize --mine, then " + next_step
-        return f"all {total} checks pass; {next_step}"
+        steps = ["python -m visualize --mine"] if exercise.part and path == exercise.path else []
+        return f"all {total} checks pass; next: {', then '.join(steps + next_lesson(exercise))}"
     if outcomes["TODO"] == total:
         return f"not written yet: {path.name}"
     counts = ", ".join(f"{outcomes[each]} {each}" for each in ("failed", "passed", "TODO", "not run") if outcomes[each])
@@ -162,6 +160,7 @@ def told(exercise, path, outcomes):
 
 
 def next_lesson(exercise):
+    """In a list: the lesson of the exercise that follows; nothing after the last one but what is left to read."""
     ids = list(EXERCISES)
     after = ids[ids.index(exercise.id) + 1 :]
-    return f"next: lessons/{EXERCISES[after[0]].lesson}.ipynb" if after else "that was the last one"
+    return [f"lessons/{EXERCISES[after[0]].lesson}.ipynb" if after else "the map in README.md"]

@@ -1,10 +1,17 @@
 """What several test files need: a scheduler driven without a model, and every invariant checked after every step."""
 
+import pytest
+
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
 from minipaged.memory.paged import PagedMemory
 from minipaged.serving.plan import Continuation
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import Request, SamplingParams, Status
+
+
+def seeds(all_of_them, quick):
+    """Seeds 0, 1, 2, ...: the first `quick` of them for every run, the others only where slow tests are run."""
+    return [pytest.param(seed, marks=pytest.mark.slow if seed >= quick else ()) for seed in range(all_of_them)]
 
 
 def request(name, num_prompt_tokens, max_tokens=100):

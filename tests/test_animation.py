@@ -113,6 +113,7 @@ def test_every_frame_is_shown_for_its_time():
     assert len(svg.encode()) < 800_000
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text_in_its_cells():
     frames, seconds = played(many_with_hostile_text(), limit=30)
     check(frames, seconds, animated_svg(frames, seconds, HOSTILE))

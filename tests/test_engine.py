@@ -497,6 +497,7 @@ def interrupt_at(number, function):
         sys.settrace(None)
 
 
+@pytest.mark.slow
 def test_ctrl_c_anywhere_in_generate_leaves_nothing_behind(llm):
     """At every 13th line of a run under pressure: afterwards the memory is free, and the same prompts work."""
     from minipaged import LLM

@@ -6,6 +6,7 @@ The cache is poisoned with NaN wherever it must not be read, and check() runs af
 import random
 
 import pytest
+from harness import seeds
 
 from minipaged.events import Preempted
 
@@ -74,7 +75,7 @@ def run(seed, attention):
     return sum(isinstance(event, Preempted) for event in engine.events)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(200, quick=60))
 def test_batched_equals_dense(seed):
     run(seed, "batched")
 
@@ -84,12 +85,13 @@ def test_reference_equals_dense(seed):
     run(seed, "reference")
 
 
+@pytest.mark.slow
 def test_the_workloads_do_preempt():
     """A test of the tests: without pressure the ones above would prove little."""
     assert sum(run(seed, "batched") > 0 for seed in range(20)) >= 8
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10, quick=4))
 def test_shipped_weights_equal_dense(seed):
     """The same on the model that ships, with real text as prompts."""
     import torch

@@ -220,6 +220,7 @@ def pytest_says(*argv):
     return result.returncode, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_the_table_at_the_end(tmp_path):
     (tmp_path / EX03.file).write_text(SOLVED)
     shutil.copy(EXERCISES["ex04"].original, tmp_path)

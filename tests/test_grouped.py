@@ -76,7 +76,7 @@ def pools():
 SIZES = [(60, 3), (63, 18), (80, 6), (97, 5), (200, 40)]
 
 
-@pytest.fixture(params=["4,000 of 16", "65,536 of 1", "301 of 4", "full"])
+@pytest.fixture(params=["4,000 of 16", pytest.param("65,536 of 1", marks=pytest.mark.slow), "301 of 4", "full"])
 def pool(pools, request):
     return pools[request.param]
 

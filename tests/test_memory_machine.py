@@ -135,6 +135,9 @@ def test_allocator_walks():
     run_state_machine_as_test(AllocatorMachine, settings=WALKS)
 
 
-@pytest.mark.parametrize("num_blocks, block_size", [(6, 3), (9, 1), (3, 4)])
+@pytest.mark.parametrize(
+    "num_blocks, block_size",
+    [(6, 3), pytest.param(9, 1, marks=pytest.mark.slow), pytest.param(3, 4, marks=pytest.mark.slow)],
+)
 def test_memory_walks(num_blocks, block_size):
     run_state_machine_as_test(lambda: MemoryMachine(num_blocks, block_size), settings=WALKS)

@@ -56,6 +56,7 @@ def test_nothing_is_solved_at_first(folder):
     assert parts.yours == "yours: nothing yet"
 
 
+@pytest.mark.slow
 def test_each_right_solution_runs_the_engine(folder):
     expected = answers(None)
     import honesty

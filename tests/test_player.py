@@ -177,6 +177,7 @@ def test_the_timeline_has_every_landmark_and_the_place():
     assert draw_timeline(Timeline(3, 3, False), 60, UNICODE).plain.rstrip().endswith("3…")
 
 
+@pytest.mark.slow
 def test_the_way_to_a_slot_is_the_engines():
     """Position, logical block, offset, physical block and slot of the newest K and V, read back from the frame."""
     pattern = r"position (\d+) → logical (\d+), offset (\d+) → physical (\d+) → slot (\d+)"

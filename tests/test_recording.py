@@ -27,7 +27,10 @@ def drawn(run):
     return [str(player.frame(120, 36, UNICODE).markup) for player in frames(run)]
 
 
-@pytest.mark.parametrize("scenario, text, settings", [(MIXED, "ab\n", POOL), (many_with_hostile_text(), HOSTILE, {})])
+@pytest.mark.parametrize(
+    "scenario, text, settings",
+    [(MIXED, "ab\n", POOL), pytest.param(many_with_hostile_text(), HOSTILE, {}, marks=pytest.mark.slow)],
+)
 def test_a_replay_draws_what_the_live_run_drew(tmp_path, scenario, text, settings):
     path = tmp_path / "run.jsonl"
     live = recorded(path, scenario, text, **settings)

@@ -251,6 +251,7 @@ def test_text_is_made_safe():
     assert vars(ASCII).keys() == vars(UNICODE).keys() and len(ASCII.glyphs) == len(UNICODE.glyphs)
 
 
+@pytest.mark.slow
 def test_changes_are_marked_without_colour(mixed):
     for (before, _), (snapshot, _) in pairwise(mixed):
         text = view(snapshot, before, 140, 60).plain
@@ -261,6 +262,7 @@ def test_changes_are_marked_without_colour(mixed):
             assert re.search(rf"(?:^|  |│){re.escape(mark)}{new.id:>2} ", text, flags=re.MULTILINE), (new.id, mark)
 
 
+@pytest.mark.slow
 def test_the_same_snapshots_give_the_same_frame(mixed):
     pairs = [(mixed[i][0], mixed[i - 1][0]) for i in range(1, len(mixed))]
     forward = [view(now, before, 120, 36).plain for now, before in pairs]

@@ -278,6 +278,7 @@ def test_a_pipe_gets_plain_frames(capsys, monkeypatch):
     assert max(map(len, out.split("\n"))) <= 100
 
 
+@pytest.mark.slow
 def test_a_pipe_that_carries_only_ascii():
     command = [sys.executable, "-m", "visualize"]
     environ = os.environ | {"PYTHONIOENCODING": "ascii"}
@@ -287,6 +288,7 @@ def test_a_pipe_that_carries_only_ascii():
     assert steps == [str(i) for i in range(len(steps))] and len(steps) > 40
 
 
+@pytest.mark.slow
 def test_a_pipe_closed_early_is_no_error():
     command = ["bash", "-c", f"set -o pipefail; {sys.executable} -m visualize --json | head -c 100"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS.parent)
@@ -399,6 +401,7 @@ def test_one_step_alone_is_the_frame_of_that_step(capsys):
     assert once.splitlines()[1:-2] == frames[7].splitlines()[1:-2]  # but for the first: it was taken apart at its name
 
 
+@pytest.mark.slow
 def test_auto_plays_to_the_end_and_leaves():
     with Terminal(REAL.replace("run_name", "run_name"), "--auto", "--fps", "10", "--scenario", "growth") as terminal:
         terminal.wait_for(r"At no moment did either", seconds=60)
