@@ -9,9 +9,9 @@ from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import Request, SamplingParams, Status
 
 
-def seeds(all_of_them, quick):
-    """Seeds 0, 1, 2, ...: the first `quick` of them for every run, the others only where slow tests are run."""
-    return [pytest.param(seed, marks=pytest.mark.slow if seed >= quick else ()) for seed in range(all_of_them)]
+def some_slow(values, slow):
+    """Parameters of a test; those in `slow` only where slow tests are run."""
+    return [pytest.param(value, marks=pytest.mark.slow if value in slow else ()) for value in values]
 
 
 def request(name, num_prompt_tokens, max_tokens=100):

@@ -5,6 +5,7 @@ import random
 
 import hypothesis.strategies as st
 import pytest
+from harness import some_slow
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -418,10 +419,10 @@ class ContiguousMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("num_blocks, block_size", [(13, 3), (31, 1), (64, 4)])
-def test_random_walks(policy, num_blocks, block_size):
+@pytest.mark.parametrize("pool", some_slow([(13, 3), (31, 1), (64, 4)], [(31, 1), (64, 4)]))
+def test_random_walks(policy, pool):
     run_state_machine_as_test(
-        lambda: ContiguousMachine(policy, num_blocks, block_size),
+        lambda: ContiguousMachine(policy, *pool),
         settings=settings(
             max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),

@@ -109,6 +109,7 @@ def leaves(record, path=()):
             yield from leaves(value, (*path, key))
 
 
+@pytest.mark.slow
 def test_whatever_is_changed_in_a_line_is_drawn_or_refused(file):
     """A wrong value at any place of a snapshot: no traceback, whatever is shown of it."""
     lines = file.read_text().splitlines()[:9]

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import harness
 import pytest
+from harness import some_slow
 from rich.cells import cell_len
 
 from minipaged import events
@@ -223,7 +224,7 @@ POOLS = {
 SIZES = [(140, 40), (120, 36), (120, 30), (119, 50), (100, 30), (80, 24), (60, 15), (250, 15), (60, 80)]
 
 
-@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("name", some_slow(POOLS, ["hostile", "block_size 1", "4,000 blocks"]))
 def test_frames_fit_exactly(name):
     scenario, settings = POOLS[name]
     snapshots = [snapshot for snapshot, _ in story(scenario, text=HOSTILE, **settings)]

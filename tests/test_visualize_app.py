@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness import some_slow
 
 from visualize.__main__ import main
 from visualize.keys import Keys
@@ -116,6 +117,7 @@ def stub(action="pass", **env):
     return Terminal(STUB.format(action=action), **env)
 
 
+@pytest.mark.slow
 def test_keys_and_a_resize():
     with stub() as terminal:
         terminal.wait_for(r"step 0[\s\S]* playing ")
@@ -201,7 +203,7 @@ def test_ctrl_c():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize("when", ["playing", "loading"])
+@pytest.mark.parametrize("when", some_slow(["playing", "loading"], ["playing"]))
 def test_signals(when, number):
     """While the model is loaded a signal waits, since an import must not be broken off; then the program ends."""
     with stub("__import__('time').sleep(1)" if when == "loading" else "pass") as terminal:
