@@ -56,10 +56,11 @@ class DenseModel:
 def load(settings, dense=False, mine=False):
     """An LLM for settings, its keyword arguments. dense: it runs without its cache. mine: on the learner's parts."""
     from minipaged.serving.llm import LLM
-    from minipaged.serving.parts import Parts
 
     if mine:
-        parts = Parts.mine()
+        from minipaged.mine import Mine
+
+        parts = Mine.load()
         print(f"minipaged: {one_line('; '.join([parts.yours, *parts.notes]))}", file=sys.stderr)
         return LLM(**settings, events=False, parts=parts)
     if not dense:

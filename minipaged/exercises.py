@@ -2,12 +2,9 @@
 
 python -m minipaged.exercises list | hint ex03 [2] | reset ex03 | solution ex03
 
-Their checks are in tests/exercises; learner.py loads a file; serving/parts.py runs an engine on what is solved. Imports
-no torch.
+Their checks are in tests/exercises; learner.py loads a file; mine.py runs an engine on what is solved. No torch here.
 """
 
-import inspect
-import shutil
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from minipaged import learner
-from minipaged.commandline import Parser, exit_status
 from minipaged.hints import HINTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,9 +21,11 @@ FOLDER = ROOT / "lessons" / "exercises"
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. names: what the learner writes, as in `module`, where the reference has it: that is the solution.
+    """One exercise.
 
-    part: the field of serving.parts.Parts that it can fill, None if the engine has no use for it.
+    module: where minipaged has the solution. names: what of it the learner writes. lesson: the notebook that it is for.
+    minutes, difficulty: what to expect. part: the field of serving.parts.Parts that the first of the names can fill,
+    None if an engine has no use for it.
     """
 
     id: str
@@ -93,53 +91,53 @@ EXERCISES = {
     exercise.id: exercise
     for exercise in (
         Exercise(
-            "ex01",
-            "kv_cache",
-            "attend with a KV cache",
-            "minipaged.attention.growing",
-            ("bytes_per_token", "attend_with_cache"),
+            id="ex01",
+            topic="kv_cache",
+            title="attend with a KV cache",
+            module="minipaged.attention.growing",
+            names=("bytes_per_token", "attend_with_cache"),
             lesson="01_kv_cache",
             minutes=20,
             difficulty="easy",
         ),
         Exercise(
-            "ex02",
-            "reservations",
-            "reserve runs of slots, and count the waste",
-            "minipaged.memory.reservations",
-            ("first_fit", "waste"),
+            id="ex02",
+            topic="reservations",
+            title="reserve runs of slots, and count the waste",
+            module="minipaged.memory.reservations",
+            names=("first_fit", "waste"),
             lesson="02_reservations",
             minutes=20,
             difficulty="easy",
         ),
         Exercise(
-            "ex03",
-            "allocator",
-            "hand out blocks and count their owners",
-            "minipaged.memory.allocator",
-            ("BlockAllocator",),
+            id="ex03",
+            topic="allocator",
+            title="hand out blocks and count their owners",
+            module="minipaged.memory.allocator",
+            names=("BlockAllocator",),
             lesson="03_blocks",
             minutes=25,
             difficulty="medium",
             part="allocator",
         ),
         Exercise(
-            "ex04",
-            "block_table",
-            "from a position to a slot",
-            "minipaged.memory.block_table",
-            ("BlockTable",),
+            id="ex04",
+            topic="block_table",
+            title="from a position to a slot",
+            module="minipaged.memory.block_table",
+            names=("BlockTable",),
             lesson="04_block_table",
             minutes=20,
             difficulty="easy",
             part="block_table",
         ),
         Exercise(
-            "ex05",
-            "paged_attention",
-            "attend through a block table",
-            "minipaged.attention.reference",
-            ("attend_one",),
+            id="ex05",
+            topic="paged_attention",
+            title="attend through a block table",
+            module="minipaged.attention.reference",
+            names=("attend_one",),
             lesson="05_paged_attention",
             minutes=40,
             difficulty="hard",
@@ -156,85 +154,7 @@ def find(exercise_id):
     return EXERCISES[exercise_id]
 
 
-def show_list(args):
-    for each in EXERCISES.values():
-        try:
-            state = "written" if each.is_solved else "TODO"
-        except learner.WrongFile as error:
-            state = f"can't be read: {error}"
-        print(f"{each.id}  {each.title:<44} {each.minutes:>2} min  {each.difficulty:<7} {each.file:<24} {state}")
-    print("To check one:  python -m pytest -k ex03 --impl yours -x")
-
-
-def show_hint(args):
-    exercise = find(args.id)
-    if not 1 <= args.number <= len(exercise.hints):
-        raise ValueError(f"hint {args.number} of {exercise.id}: must be from 1 to {len(exercise.hints)}")
-    print(exercise.hints[args.number - 1])
-    if args.number < len(exercise.hints):
-        print(f"\nThe next one:  python -m minipaged.exercises hint {exercise.id} {args.number + 1}")
-
-
-def reset(args):
-    """Put the file back as it came. What was in it is kept beside it."""
-    exercise = find(args.id)
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise ValueError(f"reset {exercise.id}: there is no terminal to ask on; --yes resets without asking")
-        if not is_confirmed(f"Put {exercise.file} back as it came? Yours is kept as .bak. [y/N] "):
-            print("Nothing was changed.")
-            return
-    if exercise.path.exists():
-        backup = next(path for path in backups(exercise.path) if not path.exists())
-        shutil.copy2(exercise.path, backup)
-        print(f"Yours is kept: lessons/exercises/{backup.name}")
-    shutil.copyfile(exercise.original, exercise.path)
-    print(f"As it came: lessons/exercises/{exercise.file}")
-
-
-def is_confirmed(question):
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
-
-
-def backups(path):
-    """Names for what was in a file: .bak, .bak2, .bak3 and so on."""
-    number = 1
-    while True:
-        yield path.with_name(f"{path.name}.bak{number if number > 1 else ''}")
-        number += 1
-
-
-def show_solution(args):
-    exercise = find(args.id)
-    for name, part in vars(exercise.reference).items():
-        file, line = inspect.getsourcefile(part), inspect.getsourcelines(part)[1]
-        print(f"{name}: {Path(file).relative_to(ROOT)}, line {line}")
-
-
-def main(argv=None):
-    parser = Parser(prog="python -m minipaged.exercises", description="The exercises of the lessons.")
-    commands = parser.add_subparsers(dest="command", metavar="list|hint|reset|solution", required=True)
-    commands.add_parser("list", help="all exercises, and which are written").set_defaults(work=show_list)
-    hint = commands.add_parser("hint", help="a hint: the first of three, or the one with this number")
-    reset_ = commands.add_parser("reset", help="put the learner's file back as it came, after asking; keeps a .bak")
-    solution = commands.add_parser("solution", help="where in minipaged the solution is")
-    for each, work in ((hint, show_hint), (reset_, reset), (solution, show_solution)):
-        each.add_argument("id", metavar="ID", help="ex01, ex02, ...")
-        each.set_defaults(work=work)
-    hint.add_argument("number", type=int, nargs="?", default=1, metavar="N", help="1, 2 or 3")
-    reset_.add_argument("--yes", action="store_true", help="without asking")
-
-    def work():
-        args = parser.parse_args(argv)
-        if not FOLDER.is_dir():
-            raise ValueError(f"there are no exercises in {FOLDER}: run this in a checkout of minipaged")
-        args.work(args)
-
-    return exit_status("minipaged.exercises", work)
-
-
 if __name__ == "__main__":
+    from minipaged.exercise_command import main
+
     sys.exit(main())

@@ -14,7 +14,7 @@ from time_limit import LIMIT_SECONDS, TooSlow, within
 from minipaged.exercises import EXERCISES
 from minipaged.learner import WrongFile, place
 
-CHECKS = Path(__file__).parent / "exercises"
+NOT_RUN = "not run: see the check before"
 
 
 def pytest_configure(config):
@@ -71,9 +71,6 @@ def impl(request):
     return records.loaded[path]
 
 
-NOT_RUN = "not run: see the check before"
-
-
 class Records:
     """What this run has seen of the learner's files."""
 
@@ -94,9 +91,10 @@ def theirs(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    if not theirs(item):
+    whose = theirs(item)
+    if not whose:
         return (yield)
-    _, path = theirs(item)
+    _, path = whose
     try:
         with within(LIMIT_SECONDS):
             return (yield)
@@ -108,9 +106,10 @@ def pytest_runtest_call(item):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    if not theirs(item) or (report.when != "call" and report.passed):
+    whose = theirs(item)
+    if not whose or (report.when != "call" and report.passed):
         return report
-    exercise, path = theirs(item)
+    exercise, path = whose
     error = call.excinfo.value if call.excinfo else None
     is_todo = isinstance(error, NotImplementedError) and str(error).startswith(f"{exercise.id}:")
     if is_todo and item.config.getoption("--strict-todo"):
@@ -127,12 +126,12 @@ def pytest_runtest_makereport(item, call):
 
 def words(error, path):
     """What went wrong, for a learner."""
-    where = place(error, [path])
     if isinstance(error, AssertionError):
         return str(error).split("\nassert ")[0]  # without what pytest adds
-    if isinstance(error, (WrongFile, TooSlow)) or where is None:
-        return f"{error}" if isinstance(error, (WrongFile, TooSlow)) else f"{type(error).__name__}: {error}"
-    return f"{where}: {type(error).__name__}: {error}"
+    if isinstance(error, (WrongFile, TooSlow)):
+        return str(error)
+    where, what = place(error, [path]), f"{type(error).__name__}: {error}"
+    return f"{where}: {what}" if where else what
 
 
 def pytest_report_teststatus(report):
@@ -152,15 +151,15 @@ def told(exercise, path, outcomes):
     total = sum(outcomes.values())
     if outcomes["passed"] == total:
         steps = ["python -m visualize --mine"] if exercise.part and path == exercise.path else []
-        return f"all {total} checks pass; next: {', then '.join(steps + next_lesson(exercise))}"
+        return f"all {total} checks pass; next: {', then '.join([*steps, next_to_read(exercise)])}"
     if outcomes["TODO"] == total:
         return f"not written yet: {path.name}"
     counts = ", ".join(f"{outcomes[each]} {each}" for each in ("failed", "passed", "TODO", "not run") if outcomes[each])
     return f"{counts}; a hint: python -m minipaged.exercises hint {exercise.id}"
 
 
-def next_lesson(exercise):
-    """In a list: the lesson of the exercise that follows; nothing after the last one but what is left to read."""
+def next_to_read(exercise):
+    """The lesson of the exercise that follows; after the last one, the README's map."""
     ids = list(EXERCISES)
     after = ids[ids.index(exercise.id) + 1 :]
-    return [f"lessons/{EXERCISES[after[0]].lesson}.ipynb" if after else "the map in README.md"]
+    return f"lessons/{EXERCISES[after[0]].lesson}.ipynb" if after else "the map in README.md"

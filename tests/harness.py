@@ -25,6 +25,14 @@ def scheduler(num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=256
     return made
 
 
+def needs_a_kernel():
+    """Skip this test where a notebook can't be run."""
+    from notebooks import PACKAGES
+
+    for name in PACKAGES:
+        pytest.importorskip(name, reason=f'{name} is not installed: python -m pip install -e ".[lessons]"')
+
+
 class Drive:
     """Plays the engine without a model: every due sequence goes on with token 7 until it has max_tokens."""
 

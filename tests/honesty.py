@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     """What became of one check."""
 
     check: str
-    outcome: str  # "passed", "failed", "TODO" or "not run"
+    outcome: str  # "passed", "failed", "TODO" or "skipped"
     is_refusal: bool  # it failed by an assertion of the check, not by an accident
     words: str
 
@@ -43,7 +43,7 @@ class Listener:
         report = yield
         if report.when == "call" or (report.when == "setup" and not report.passed):
             outcome = "TODO" if getattr(report, "is_todo", False) else report.outcome
-            words = report.longrepr if isinstance(report.longrepr, str) else ""
+            words = report.longrepr if isinstance(report.longrepr, str) else ""  # behind "ex03, name:" and a blank line
             is_refusal = call.excinfo is not None and call.excinfo.errisinstance(AssertionError)
             self.outcomes.append(Outcome(item.name, outcome, is_refusal, " ".join(words.split("\n")[2:]).strip()))
         return report

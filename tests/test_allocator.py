@@ -56,7 +56,7 @@ def test_a5_blocks_run_out_and_come_back_once():
         allocator.release([block])
         assert allocator.num_free == count
         before = state(allocator)
-        with pytest.raises(DoubleFree, match=f"block {block} "):
+        with pytest.raises(DoubleFree, match=f"block {block}:"):
             allocator.release([block])
         assert state(allocator) == before
 
@@ -111,7 +111,7 @@ def test_an_id_twice_in_one_release_counts_twice():
     allocator = BlockAllocator(3)
     table = allocator.allocate(2)
     before = state(allocator)
-    with pytest.raises(DoubleFree, match="block 0 released 2 times, it has 1"):
+    with pytest.raises(DoubleFree, match="block 0: 2 to be released, and its ref_count is 1"):
         allocator.release([0, 1, 0])
     assert state(allocator) == before
     allocator.share([0])

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from minipaged.events import BlocksReleased, BlocksTaken
+from minipaged.memory.buddy import Buddy, power_of_two
 from minipaged.memory.check import ShadowSlots
-from minipaged.memory.contiguous import POLICIES, Buddy, ContiguousMemory, ContiguousUsage, power_of_two
+from minipaged.memory.contiguous import POLICIES, ContiguousMemory, ContiguousUsage
 from minipaged.memory.paged import PagedMemory
 from minipaged.memory.reservations import Layout, Run
 from minipaged.serving.plan import Continuation

@@ -14,21 +14,12 @@ import honesty
 import pytest
 
 from minipaged import exercises
-from minipaged.exercises import EXERCISES, main
+from minipaged.exercise_command import main
+from minipaged.exercises import EXERCISES
 
 EX03 = EXERCISES["ex03"]
 SOLVED = "from minipaged.memory.allocator import BlockAllocator\n"
 BASE = "from minipaged.memory.allocator import BlockAllocator as Base\nclass BlockAllocator(Base):\n"
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The exercises in a folder of their own, as they came."""
-    shutil.copytree(exercises.FOLDER / "original", tmp_path / "original")
-    for file in (tmp_path / "original").glob("ex*.py"):
-        shutil.copy(file, tmp_path)
-    monkeypatch.setattr(exercises, "FOLDER", tmp_path)
-    return tmp_path
 
 
 def run(capsys, *argv):
@@ -112,27 +103,17 @@ def test_reset_keeps_what_was_there(folder, capsys):
     assert path.read_text() == EX03.original.read_text()
 
 
-@pytest.mark.parametrize("answer, is_reset", [("y", True), ("YES", True), ("", False), ("n", False), ("what", False)])
-def test_reset_asks(folder, capsys, monkeypatch, answer, is_reset):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+@pytest.mark.parametrize("typed", ["y\n", "YES\n", "\n", "n\n", "what\n", ""], ids=repr)  # the last: end of input
+def test_reset_asks(folder, capsys, monkeypatch, typed):
     (folder / EX03.file).write_text("mine\n")
-    monkeypatch.setattr(sys, "stdin", Terminal(answer + "\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
     assert run(capsys, "reset", "ex03")[0] == 0
-    assert ((folder / EX03.file).read_text() != "mine\n") == is_reset
-
-
-def test_reset_at_the_end_of_input(folder, capsys, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    (folder / EX03.file).write_text("mine\n")
-    monkeypatch.setattr(sys, "stdin", Terminal(""))
-    assert run(capsys, "reset", "ex03")[0] == 0
-    assert (folder / EX03.file).read_text() == "mine\n"
+    assert ((folder / EX03.file).read_text() != "mine\n") == (typed.strip() in ("y", "YES"))
 
 
 def check(tmp_path, text, exercise=EX03):

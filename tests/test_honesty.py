@@ -38,8 +38,6 @@ def test_stub_and_reference_have_the_same_signatures(exercise):
 
 @every_exercise
 def test_the_reference_passes(exercise):
-    path = learner.run_file(exercise.original)  # runs: a stub must be importable too
-    assert path
     outcomes = honesty.outcomes_of(exercise, "reference")
     assert {each.outcome for each in outcomes} == {"passed"}
 
@@ -75,6 +73,7 @@ def test_hints_and_mentions(exercise):
     assert len(exercise.hints) == 3 and all(exercise.hints)
     assert len(set(exercise.hints)) == 3
     lesson = (exercise.path.parent.parent / f"{exercise.lesson}.ipynb").read_text()
+    assert f"{exercise.minutes} " in lesson.partition("## The problem")[0]
     assert f"lessons/exercises/{exercise.file}" in lesson
     assert f'EXERCISES[\\"{exercise.id}\\"]' in lesson
 

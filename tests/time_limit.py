@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 
 LIMIT_SECONDS = 5  # the checks take far less than a second each on the reference
-AGAIN_SECONDS = 0.1
+AGAIN_SECONDS = 0.1  # the alarm rings again, because it may find a check at work, which is not stopped
 
 
 class TooSlow(BaseException):

@@ -35,10 +35,10 @@ def run(args, signals):
             if replay:
                 return replay
             with signals.held():
-                from minipaged.serving.llm import LLM  # imports torch: seconds
-                from minipaged.serving.parts import Parts
+                from minipaged.mine import Mine  # imports torch: seconds
+                from minipaged.serving.llm import LLM
 
-            parts = Parts.mine() if args.mine else Parts()
+            parts = Mine.load() if args.mine else None
             llm = LLM(seed=args.seed or 0, parts=parts, **scenario.settings)
             told = scenario.of(parts) if args.mine else scenario
             story = scenarios.Run(told, llm.engine, args.seed or 0)

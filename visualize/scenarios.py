@@ -35,7 +35,7 @@ class Scenario:
     after: str = ""
 
     def of(self, parts):
-        """The same story, run by a learner's parts: its title says which."""
+        """The same story, run by a learner's parts (minipaged.mine.Mine): its title says which."""
         notes = " ".join(f"{note}." for note in parts.notes)
         return replace(self, title=f"{parts.yours}; {self.title}", before=f"{notes} {self.before}".strip())
 

@@ -77,12 +77,11 @@ def attend_one(q, k_cache, v_cache, block_table, seq_len, scale):
 
     q: [num_heads, head_dim]. k_cache, v_cache: [num_blocks, block_size, num_kv_heads, head_dim]. block_table: physical
     block ids, logical order; entries past ceil(seq_len / block_size) may hold anything. Returns [num_heads, head_dim];
-    zeros if seq_len is 0. Raises ValueError for a block that isn't in the cache.
+    zeros if seq_len is 0. Halves are summed in float32. Raises ValueError for a block that isn't in the cache. (Paper:
+    equation 4. The online softmax: Milakov and Gimelshein, 2018.)
     """
-    out = torch.zeros_like(q)
-    for step in attention_steps(q, k_cache, v_cache, block_table, seq_len, scale):
-        out = step.output.to(q.dtype)  # each block's answer replaces the one before
-    return out
+    steps = list(attention_steps(q, k_cache, v_cache, block_table, seq_len, scale))
+    return steps[-1].output.to(q.dtype) if steps else torch.zeros_like(q)
 
 
 def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale, attend_one=attend_one):
@@ -99,7 +98,7 @@ def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
     ValueError where sizes don't fit or a table names a block that isn't in the cache. (Paper: section 4.1, equation
     4. vLLM: v1/attention/backends/flash_attn.py, whose metadata has these names.)
 
-    attend_one: another function in its place.
+    attend_one: what computes one row; any function of its arguments.
     """
     check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
     out = torch.zeros_like(q)

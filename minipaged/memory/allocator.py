@@ -100,7 +100,7 @@ class BlockAllocator:
         ids = list(ids)
         for block, times in Counter(ids).items():
             if times > self.ref_count(block):
-                raise DoubleFree(f"block {block} released {times} times, it has {self.ref_count(block)} owners")
+                raise DoubleFree(f"block {block}: {times} to be released, and its ref_count is {self.ref_count(block)}")
         kept = {block for block in ids if block in keep}  # asked first: a wrong `keep` raises with nothing changed
         freed = []
         for block in reversed(ids):

@@ -62,9 +62,8 @@ class PagedMemory:
     def blocks_at_most(self, num_prompt_tokens, max_tokens, n=1):
         """The most blocks such a request can come to own."""
         shared = num_prompt_tokens // self.block_size
-        n = (
-            n if max_tokens > 1 else 1
-        )  # with max_tokens 1 no sample ever writes a token of its own: all share the prompt
+        if max_tokens <= 1:
+            n = 1  # no sample ever writes a token of its own: all share the prompt
         return shared + n * (blocks_for(num_prompt_tokens + max_tokens - 1, self.block_size) - shared)
 
     def lookup(self, token_ids):

@@ -23,7 +23,7 @@ class Layout(NamedTuple):
     """A pool of num_slots slots, and the runs reserved in it. No two of them overlap."""
 
     num_slots: int
-    runs: list
+    runs: list  # of Run, in any order
 
 
 class Waste(NamedTuple):
@@ -45,7 +45,10 @@ def first_fit(free_runs, size):
     size = whole("size", size, least=1)
     for i, (start, length) in enumerate(free_runs):
         if length >= size:
-            free_runs[i : i + 1] = [(start + size, length - size)] if length > size else []
+            if length == size:
+                del free_runs[i]
+            else:
+                free_runs[i] = (start + size, length - size)
             return start
     return None
 

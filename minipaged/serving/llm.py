@@ -10,9 +10,8 @@ from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.paged import PagedMemory
 from minipaged.model.load import load
-from minipaged.serving.engine import Engine
 from minipaged.serving.outputs import RequestOutput
-from minipaged.serving.parts import LearnersEngine, Parts
+from minipaged.serving.parts import Parts
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import SamplingParams, Status
 
@@ -67,8 +66,7 @@ class LLM:
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         cache = KVCache(*shape, dtype=dtype, poison=poison)
         torch.set_num_threads(num_threads)
-        made_of = model, tokenizer, cache, scheduler, seed, events
-        self.engine = LearnersEngine(parts, *made_of) if parts.exercises else Engine(*made_of)
+        self.engine = parts.engine(model, tokenizer, cache, scheduler, seed, events)
 
     def generate(self, prompts, sampling_params=None):
         """Complete prompts, one or a list of them. Returns a RequestOutput for each, in order.

@@ -4,12 +4,9 @@ import shutil
 
 import pytest
 
-from minipaged import exercises
 from minipaged.exercises import EXERCISES
 
-SOLVED = {
-    id: f"from {each.module} import *\nfrom {each.module} import {each.names[0]}\n" for id, each in EXERCISES.items()
-}
+SOLVED = {id: f"from {each.module} import {', '.join(each.names)}\n" for id, each in EXERCISES.items()}
 COUNTING = """
 lengths = []
 
@@ -18,15 +15,6 @@ def attend_one(q, k_cache, v_cache, block_table, seq_len, scale, solved=attend_o
     return solved(q, k_cache, v_cache, block_table, seq_len, scale)
 """
 PROMPTS = ["HAMLET:\nTo be", "JULIET:\nO Romeo, Romeo", "MACBETH:\n"]
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The exercises in a folder of their own, as they came."""
-    for exercise in EXERCISES.values():
-        shutil.copy(exercise.original, tmp_path / exercise.file)
-    monkeypatch.setattr(exercises, "FOLDER", tmp_path)
-    return tmp_path
 
 
 def write(folder, exercise_id, text=None):
@@ -45,9 +33,9 @@ def answers(parts, **settings):
 
 
 def mine():
-    from minipaged.serving.parts import Parts
+    from minipaged.mine import Mine
 
-    return Parts.mine()
+    return Mine.load()
 
 
 def test_nothing_is_solved_at_first(folder):
@@ -103,11 +91,11 @@ def test_a_file_that_cannot_be_used_is_left_out_and_told(folder):
 WRONG = {
     "it raises": (
         "    def release(self, ids, keep=()):\n        return ids[99]\n",
-        r"your code, ex03_allocator.py, line 5, in release: IndexError: .*pytest -k 'ex03' --impl yours -x",
+        r"your code, ex03_allocator.py, line 4, in release: IndexError: .*pytest -k 'ex03' --impl yours -x",
     ),
     "it raises ValueError": (
         "    def release(self, ids, keep=()):\n        raise ValueError('what?')\n",
-        "your code, ex03_allocator.py, line 5, in release: ValueError: what?",
+        "your code, ex03_allocator.py, line 4, in release: ValueError: what?",
     ),
     "a block is given twice": (
         "    def allocate(self, n=1):\n        super().allocate(n)\n        return list(range(n))\n",
@@ -139,12 +127,11 @@ def test_a_wrong_prompt_is_not_their_fault(folder):
         LLM(parts=mine()).generate([[]])
 
 
-@pytest.mark.parametrize("argv", [["generate", "--prompt", "x", "--dense", "--mine"]])
-def test_dense_has_no_parts(argv, capsys):
+def test_dense_has_no_parts(capsys):
     from minipaged.options import parse_args
 
     with pytest.raises(SystemExit) as error:
-        parse_args(argv)
+        parse_args(["generate", "--prompt", "x", "--dense", "--mine"])
     assert error.value.code == 2 and "--dense with --mine" in capsys.readouterr().err
 
 
@@ -169,7 +156,7 @@ def test_the_visualizer_names_an_error_in_one_line(folder, capsys):
     )
     assert visualize.__main__.main(["--mine", "--plain"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("visualize: your code, ex04_block_table.py, line 5, in slots: ZeroDivisionError: ")
+    assert error.startswith("visualize: your code, ex04_block_table.py, line 4, in slots: ZeroDivisionError: ")
     assert error.count("\n") == 1
 
 

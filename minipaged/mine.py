@@ -1,0 +1,81 @@
+"""An engine on a learner's own parts: every solved exercise takes the place of minipaged's solution.
+
+The memory is checked after every step, and what goes wrong in one of these parts is told as the learner's, with file
+and line.
+"""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from minipaged import learner
+from minipaged.exercises import EXERCISES
+from minipaged.memory.check import check
+from minipaged.serving.engine import Engine
+from minipaged.serving.parts import Parts
+
+
+@dataclass(frozen=True)
+class Mine(Parts):
+    """exercises: those whose solutions these parts are. notes: why a file was not used, a line each."""
+
+    exercises: tuple = ()
+    notes: tuple = ()
+
+    @classmethod
+    def load(cls):
+        """Each part from the learner's file for it, if nothing in the file is left to write."""
+        parts, solved, notes = {}, [], []
+        for exercise in EXERCISES.values():
+            try:
+                if exercise.part and exercise.is_solved:
+                    parts[exercise.part] = getattr(exercise.load(), exercise.names[0])
+                    solved.append(exercise)
+            except learner.WrongFile as error:
+                notes.append(f"not used: {error}")
+        return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
+
+    @property
+    def names(self):
+        """The learner's parts, by name."""
+        return ", ".join(exercise.names[0] for exercise in self.exercises)
+
+    @property
+    def yours(self):
+        """Which parts are the learner's, for a title."""
+        return f"yours: {self.names or 'nothing yet'}"
+
+    def engine(self, *arguments):
+        return LearnersEngine(self, *arguments) if self.exercises else Engine(*arguments)
+
+    @contextmanager
+    def blamed(self):
+        """Inside it, an error that comes from these parts is a ValueError that says where in the learner's files."""
+        try:
+            yield
+        except Exception as error:
+            first = error
+            while first.__context__ is not None:  # what came after it, while the engine cleaned up, is no news
+                first = first.__context__
+            where = learner.place(first, [exercise.path for exercise in self.exercises])
+            if where is None and (isinstance(error, ValueError) or not self.exercises):
+                raise  # a wrong prompt, say
+            where = where or f"while the engine used {self.names}"
+            ids = " or ".join(exercise.id for exercise in self.exercises)
+            to_do = f"python -m pytest -k '{ids}' --impl yours -x"
+            raise ValueError(f"your code, {where}: {type(first).__name__}: {first} ({to_do})") from error
+
+
+class LearnersEngine(Engine):
+    """An Engine on a learner's parts. It raises ValueError for what goes wrong in them, in the step it happens."""
+
+    def __init__(self, parts, *arguments):
+        self.parts = parts
+        super().__init__(*arguments)
+        with parts.blamed():
+            check(self.memory)
+
+    def step(self):
+        with self.parts.blamed():
+            result = super().step()
+            check(self.memory)
+        return result
