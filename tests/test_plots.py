@@ -80,7 +80,7 @@ FIGURES = {
         lambda p: p.draw_tables_of({"A": ([7, 1, 3], 9), "B": ([7, 1], 7)}, 4, 8, {"A": SPEECH, "B": SPEECH}, "Two"),
         ["A●B▲", "ref_count", "2", "brought"],
     ),
-    "layout": (lambda p: p.draw_layout(LAYOUT, "Runs"), ["18", "8 free slots in 1 gap", "reserved for later tokens"]),
+    "layout": (lambda p: p.draw_layout(LAYOUT, "Runs"), ["18", "8 slots in no run, in 1 gap", "reserved for later tokens"]),
     "waste": (lambda p: p.draw_waste(BARS, "Waste"), ["Max (paper)", "57.3", "96.9", "token states", "100%"]),
     "steps": (lambda p: p.draw_steps(STEPS, 0, "Softmax"), ["0..3", "4..6", "1.50", "* 0.47", "0.00", "the answer"]),
     "lines": (lambda p: p.draw_lines({"paged": [(1, 2), (8, 15)]}, "batch", "$/s"), ["paged", "batch", "$/s"]),
@@ -198,7 +198,7 @@ def test_edges(plots):
     """Nothing there, much there, and texts that no font has or that mean something to a typesetter."""
     assert "free: 0, 1" in plots.draw_pool(memory(2)).alt
     assert "none" in plots.draw_tables(memory(2)).alt
-    assert "3 free slots in 1 gap" in written(plots.draw_layout(Layout(3, [])).svg)
+    assert "3 slots in no run, in 1 gap" in written(plots.draw_layout(Layout(3, [])).svg)
     long = plots.draw_layout(Layout(3000, [Run(0, 2048, 7, 10), Run(2100, 512, 3, 5)]), names=["X", "Y"])
     assert written(long.svg).count("2,038") == 1 and points(long.svg)[0] <= 540
     strange = plots.draw_pool(memory(1, A=4), {"A": ["$x", "\U0001f469", "\n", "-->"]})

@@ -1,12 +1,12 @@
 """Watch minipaged at work: snapshots of an engine, drawn on a terminal. Nothing in minipaged imports this.
 
-`record` and `show` are imported when they are first used, so that the program can take care of signals before anything
-else.
+`record`, `watch` and `show` are imported when they are first used, so that the program can take care of signals before
+anything else.
 """
 
 from importlib import import_module
 
-_HOME = {"record": "visualize.recording", "show": "visualize.notebook"}
+_HOME = {"record": "visualize.recording", "show": "visualize.notebook", "watch": "visualize.notebook"}
 __all__ = list(_HOME)
 
 

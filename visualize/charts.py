@@ -28,7 +28,7 @@ from visualize.why import count
 STATES = ("token states", "#0072B2", "#ffffff", None)
 RESERVED = ("reserved for later tokens", "#f2f2f2", BLACK, "///")
 INTERNAL = ("never used (internal)", "#c0c0c0", BLACK, "xxx")
-EXTERNAL = ("free (external)", PAPER, BLACK, None)
+EXTERNAL = ("in no run (external)", PAPER, BLACK, None)
 MARKERS = "o^sD*vPX"
 LEFT = 48  # pixels, for what stands before a row of slots
 BAR = 26  # pixels, the height of a bar or of a row of slots
@@ -67,11 +67,11 @@ def draw_layout(layout, title="", names=None):
             canvas.text(max(width + 8, LEFT), y, said_of(run), SMALL)
             y += 22
         sizes = [stop - start for start, stop in gaps]
-        free = f"{count(sum(sizes), 'free slot')} in {count(len(gaps), 'gap')}"
-        free += f": {', '.join(map(number, sizes))}" if 1 < len(gaps) <= 12 else ""
-        canvas.text(LEFT, y, free, SMALL)
+        outside = f"{count(sum(sizes), 'slot')} in no run, in {count(len(gaps), 'gap')}"
+        outside += f": {', '.join(map(number, sizes))}" if 1 < len(gaps) <= 12 else ""
+        canvas.text(LEFT, y, outside, SMALL)
         said = [f"{name}: {said_of(run)}" for run, name in zip(runs, names)]
-        return canvas.picture(f"{count(layout.num_slots, 'slot')}. {'; '.join([*said, free])}.")
+        return canvas.picture(f"{count(layout.num_slots, 'slot')}. {'; '.join([*said, outside])}.")
 
 
 class Strip:
@@ -98,10 +98,10 @@ class Strip:
 def draw_stretch(canvas, strip, start, stop, use, label=None):
     """The slots start .. stop - 1, all used for the same. label: what is written there; None: how many they are."""
     _, colour, ink, hatch = use
-    is_free = use is EXTERNAL
+    is_outside = use is EXTERNAL
     pieces = strip.pieces(start, stop)
     for x, y, width in pieces:
-        canvas.rect(x, y, width, BAR, colour, GREY if is_free else BLACK, 0.6, hatch, dashed=is_free)
+        canvas.rect(x, y, width, BAR, colour, GREY if is_outside else BLACK, 0.6, hatch, dashed=is_outside)
         if label and strip.slot >= 8:
             walls = [x + i * strip.slot for i in range(1, round(width / strip.slot))]
             canvas.lines([((wall, y), (wall, y + BAR)) for wall in walls], width=0.4)
@@ -132,7 +132,7 @@ def check_layout(num_slots, runs, names):
 
 
 def gaps_between(num_slots, runs):
-    """The free stretches, as (start, stop), in their order."""
+    """The stretches in no run, as (start, stop), in their order."""
     taken = sorted((run.start, run.start + run.size) for run in runs)
     edges = zip([0, *(stop for _, stop in taken)], [*(start for start, _ in taken), num_slots])
     return [(start, stop) for start, stop in edges if start < stop]

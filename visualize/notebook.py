@@ -19,32 +19,39 @@ from visualize.view import MIN_HEIGHT, MIN_WIDTH, view
 FAMILY = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 
+def watch(engine, result=None):
+    """From now on every engine.step() is counted and looked at, so that a frame knows what its step has changed.
+
+    result: what a step has returned that was run before; it counts as step 1. Raises ValueError for what is no engine,
+    and for one without events.
+    """
+    if not (hasattr(engine, "scheduler") and hasattr(engine, "step")):
+        raise ValueError(f"engine={engine!r}: must be an Engine, such as the attribute `engine` of an LLM")
+    if result is not None and not hasattr(result, "plan"):
+        raise ValueError(f"result={result!r}: must be what engine.step() returned")
+    if not isinstance(vars(engine).get("step"), Watch):
+        engine.step = Watch(engine, result)
+
+
 def show(engine, result=None, width=100, height=28, title="an engine, step by step", focus=None, only_why=False):
     """The state of an Engine as it is now, with what its last step has changed. Returns a Frame.
 
-    The first call begins to watch: from then on every engine.step() is counted and looked at, so that a frame knows
-    what its step changed, whether it is shown or not. result: what a step returned that was run before the first call;
-    it counts as step 1. width, height: in characters, the height at most. focus: the name of a sequence whose newest K
-    and V are followed to their slot; None: the oldest that has blocks. only_why: the sentences get all the room.
+    The first call begins to watch, if nothing else did. result: as for watch. width, height: in characters, the height
+    at most. focus: the name of a sequence whose newest K and V are followed to their slot; None: the oldest that has
+    blocks. only_why: the sentences get all the room.
 
     Raises ValueError for what is no engine, one without events, a size too small, and a focus that isn't here.
     """
     width = whole("width", width, least=MIN_WIDTH)
     height = whole("height", height, least=MIN_HEIGHT)
-    if not (hasattr(engine, "scheduler") and hasattr(engine, "step")):
-        raise ValueError(f"engine={engine!r}: must be an Engine, such as the attribute `engine` of an LLM")
-    if result is not None and not hasattr(result, "plan"):
-        raise ValueError(f"result={result!r}: must be what engine.step() returned")
-    watch = vars(engine).get("step")
-    if not isinstance(watch, Watch):
-        watch = engine.step = Watch(engine, result)
-    snapshot = watch.look()
+    watch(engine, result)
+    snapshot = engine.step.look()
     names = {seq.name: bool(seq.block_table) for seq in snapshot.sequences}
     if focus is not None and focus not in names:
         raise ValueError(f"focus={focus!r}: must be the name of a sequence, of {list(names)}")
     focus = focus or next((name for name, has_blocks in names.items() if has_blocks), None)
     looks = {"width": width, "height": height, "title": title, "focus": focus, "only_why": only_why}
-    return Frame(snapshot, watch.before, looks)
+    return Frame(snapshot, engine.step.before, looks)
 
 
 class Watch:
