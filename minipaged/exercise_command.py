@@ -17,7 +17,7 @@ def show_list(args):
         except learner.WrongFile as error:
             state = f"can't be read: {error}"
         print(f"{each.id}  {each.title:<44} {each.minutes:>2} min  {each.difficulty:<7} {each.file:<24} {state}")
-    print("To check one:  python -m pytest -k ex03 --impl yours -x")
+    print("Written is not yet right. To check one:  python -m pytest -k ex03 --impl yours -x")
 
 
 def show_hint(args):

@@ -7,7 +7,10 @@ and line.
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
+
 from minipaged import learner
+from minipaged.attention import reference
 from minipaged.exercises import EXERCISES
 from minipaged.memory.check import check
 from minipaged.serving.engine import Engine
@@ -32,6 +35,8 @@ class Mine(Parts):
                     solved.append(exercise)
             except learner.WrongFile as error:
                 notes.append(f"not used: {error}")
+        if "attend_one" in parts:
+            parts["attend_one"] = compared(parts["attend_one"])
         return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
 
     @property
@@ -63,6 +68,29 @@ class Mine(Parts):
             ids = " or ".join(exercise.id for exercise in self.exercises)
             to_do = f"python -m pytest -k '{ids}' --impl yours -x"
             raise ValueError(f"your code, {where}: {type(first).__name__}: {first} ({to_do})") from error
+
+
+class WrongAnswer(Exception):
+    """A learner's attention gave something else than minipaged's."""
+
+
+def compared(theirs):
+    """A learner's attend_one, each of whose answers is held against the reference's. Raises WrongAnswer."""
+
+    def attend_one(q, k_cache, v_cache, block_table, seq_len, scale):
+        right = reference.attend_one(q, k_cache, v_cache, block_table, seq_len, scale)
+        out = theirs(q, k_cache, v_cache, block_table, seq_len, scale)
+        if not isinstance(out, torch.Tensor) or out.shape != right.shape:
+            what = (
+                f"a tensor of shape {list(out.shape)}" if isinstance(out, torch.Tensor) else f"a {type(out).__name__}"
+            )
+            raise WrongAnswer(f"attend_one returned {what}: a tensor of shape {list(right.shape)} is needed")
+        error = (out - right).abs().max().item()
+        if not error <= 1e-3 * max(1.0, right.abs().max().item()):  # NaN is not at most anything
+            raise WrongAnswer(f"attend_one over {seq_len} keys is {error:.2g} away from minipaged's answer")
+        return out
+
+    return attend_one
 
 
 class LearnersEngine(Engine):

@@ -8,12 +8,13 @@ from minipaged.exercises import EXERCISES
 
 SOLVED = {id: f"from {each.module} import {', '.join(each.names)}\n" for id, each in EXERCISES.items()}
 COUNTING = """
-lengths = []
+from test_mine import lengths
 
 def attend_one(q, k_cache, v_cache, block_table, seq_len, scale, solved=attend_one):
     lengths.append(seq_len)
     return solved(q, k_cache, v_cache, block_table, seq_len, scale)
 """
+lengths = []  # of what was attended to, for the learner's file above
 PROMPTS = ["HAMLET:\nTo be", "JULIET:\nO Romeo, Romeo", "MACBETH:\n"]
 
 
@@ -71,13 +72,14 @@ def test_the_learners_code_is_what_runs(folder):
     write(folder, "ex05", SOLVED["ex05"] + COUNTING)
     from minipaged.serving.llm import LLM
 
+    lengths.clear()
     parts = mine()
     llm = LLM(parts=parts)
     llm.engine.add([1, 2, 3], request_id="A")
     llm.engine.step()
     assert type(llm.engine.memory.allocator) is parts.allocator
     assert type(llm.engine.memory.table("A")) is parts.block_table
-    assert parts.attend_one.__globals__["lengths"][:3] == [1, 2, 3]
+    assert lengths[:3] == [1, 2, 3]
 
 
 def test_a_file_that_cannot_be_used_is_left_out_and_told(folder):
@@ -86,6 +88,27 @@ def test_a_file_that_cannot_be_used_is_left_out_and_told(folder):
     parts = mine()
     assert parts.yours == "yours: BlockTable"
     assert parts.notes == ("not used: ex03_allocator.py, line 1: SyntaxError: invalid syntax",)
+
+
+WRONG_ATTENTION = {
+    "it returns nothing": ("    return None\n", "returned a NoneType: a tensor of shape [6, 32] is needed"),
+    "it sees a key too few": (
+        "    return solved(q, k_cache, v_cache, block_table, seq_len - 1, scale)\n",
+        "away from minipaged's answer",
+    ),
+    "it is not a number": ("    return q * float('nan')\n", "is nan away from minipaged's answer"),
+}
+
+
+@pytest.mark.parametrize("text, message", WRONG_ATTENTION.values(), ids=list(WRONG_ATTENTION))
+def test_attention_that_answers_wrongly_is_told(folder, text, message):
+    arguments = "q, k_cache, v_cache, block_table, seq_len, scale"
+    write(folder, "ex05", SOLVED["ex05"] + f"solved = attend_one\ndef attend_one({arguments}):\n{text}")
+    with pytest.raises(
+        ValueError, match="your code, while the engine used attend_one: WrongAnswer: attend_one"
+    ) as error:
+        answers(mine())
+    assert message in str(error.value)
 
 
 WRONG = {

@@ -80,7 +80,7 @@ FIGURES = {
         lambda p: p.draw_tables_of({"A": ([7, 1, 3], 9), "B": ([7, 1], 7)}, 4, 8, {"A": SPEECH, "B": SPEECH}, "Two"),
         ["A●B▲", "ref_count", "2", "brought"],
     ),
-    "layout": (lambda p: p.draw_layout(LAYOUT, "Runs"), ["18", "8 slots in no run, in 1 gap", "reserved for later"]),
+    "layout": (lambda p: p.draw_layout(LAYOUT, "Runs"), ["18", "8 slots in no run, in 1 gap"]),
     "waste": (lambda p: p.draw_waste(BARS, "Waste"), ["Max (paper)", "57.3", "96.9", "token states", "100%"]),
     "steps": (lambda p: p.draw_steps(STEPS, 0, "Softmax"), ["0..3", "4..6", "1.50", "* 0.47", "0.00", "the answer"]),
     "lines": (lambda p: p.draw_lines({"paged": [(1, 2), (8, 15)]}, "batch", "$/s"), ["paged", "batch", "$/s"]),

@@ -18,7 +18,7 @@ KEYS = (
     ("Tab", "the next request in focus, whose newest K and V are followed to their slot"),
     ("w", "why: give the sentences all the room, and back"),
     ("r", "play again from the start"),
-    ("?", "this help, the next page of it; any other key leaves it"),
+    ("?", "this help, and its next page if there is one; any other key leaves it"),
     ("q or Esc", "quit"),
 )
 WORDS = (
@@ -52,6 +52,7 @@ def help_pages(width, height, ink):
     drawn = []
     for number, page in enumerate(pages, start=1):
         page += [line()] * (height - 1 - len(page))
-        page.append(line((f"  page {number} of {len(pages)}   ? next   any other key: back", "dim")))
+        which = f"page {number} of {len(pages)}   ? next   " if len(pages) > 1 else ""
+        page.append(line((f"  {which}any other key: back", "dim")))
         drawn.append(Text("\n", no_wrap=True).join(fit(each, width, ink) for each in page))
     return drawn

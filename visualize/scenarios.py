@@ -37,7 +37,7 @@ class Scenario:
     def of(self, parts):
         """The same story, run by a learner's parts (minipaged.mine.Mine): its title says which."""
         notes = " ".join(f"{note}." for note in parts.notes)
-        return replace(self, title=f"{parts.yours}; {self.title}", before=f"{notes} {self.before}".strip())
+        return replace(self, title=f"{parts.yours} · {self.name}", before=f"{notes} {self.before}".strip())
 
 
 GROWTH = Scenario(

@@ -9,7 +9,7 @@ Goal: say what one token costs in the cache, and let a new token attend over wha
     k_cache, v_cache   [num_tokens, num_kv_heads, head_dim]  those of all tokens before it, the oldest first
     out                [num_heads, head_dim]                 what the new token's heads found
 
-Edit below the line, not the tests. About 10 lines, 20 minutes. It fails now on purpose. To check it:
+Edit below the line, not the tests. About 10 lines, 20 minutes. It fails now on purpose, as TODO. To check it:
 
     python -m pytest -k ex01 --impl yours -x
 

@@ -11,7 +11,7 @@ Goal: find a place for a request's run of slots, and say what every slot of a po
                   0 <= num_tokens <= num_final <= size
     Waste         four counts of slots: Waste(states, reserved, internal, external)
 
-Edit below the line, not the tests. About 12 lines, 20 minutes. It fails now on purpose. To check it:
+Edit below the line, not the tests. About 12 lines, 20 minutes. It fails now on purpose, as TODO. To check it:
 
     python -m pytest -k ex02 --impl yours -x
 

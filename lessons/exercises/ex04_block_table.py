@@ -5,13 +5,13 @@ Goal: remember a sequence's physical blocks in logical order, and say in which s
     block_size    how many slots a block has: any whole number from 1, not only powers of two
     blocks        a list: blocks[i] is the physical id of logical block i. Ids count from 0 and come in any order.
                   Others read this list too, and lesson 07 puts another id into an entry: always go by what it says now
-    num_tokens    how many tokens own a slot. Whoever uses the table sets it; no method here changes it
+    num_tokens    how many tokens are stored. Whoever uses the table sets it; no method here changes it
     position      where a token stands in its sequence, counted from 0. The table covers the positions from 0 to
                   len(blocks) * block_size - 1: these have a slot, whether a token is stored there yet or not
     slot          a place in the pool: slots 0 .. block_size - 1 are those of block 0, the next block_size are those of
                   block 1, and so on
 
-Edit below the line, not the tests. About 10 lines, 20 minutes. It fails now on purpose. To check it:
+Edit below the line, not the tests. About 10 lines, 20 minutes. It fails now on purpose, as TODO. To check it:
 
     python -m pytest -k ex04 --impl yours -x
 

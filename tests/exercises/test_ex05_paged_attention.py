@@ -65,8 +65,9 @@ class Case:
         (num_heads, head_dim), (_, block_size, num_kv_heads, _) = self.q.shape, self.k_cache.shape
         table = ", ".join(map(str, self.block_table.tolist()[:6])) + ", ..." * (len(self.block_table) > 6)
         return (
-            f"attend_one({num_heads} query heads on {num_kv_heads} KV heads of {head_dim}, block_size {block_size}, "
-            f"block_table [{table}], seq_len {self.seq_len}, scale {self.scale:g}, {self.q.dtype})"
+            f"attend_one({num_heads} query head{'s'[: num_heads - 1]} on {num_kv_heads} KV head{'s'[: num_kv_heads - 1]} "
+            f"of {head_dim}, block_size {block_size}, block_table [{table}], seq_len {self.seq_len}, "
+            f"scale {self.scale:g}, {self.q.dtype})"
         )
 
 
@@ -122,7 +123,7 @@ def test_three_keys_by_hand(impl):
         case = Case(3, heads=(1, 1), head_dim=1, block_size=block_size, scale=1.0)
         case.keys[:, 0, 0] = torch.tensor([0, math.log(2), math.log(3)], dtype=torch.float64)
         case.values[:, 0, 0] = torch.tensor([6, 3, 2])
-        sums = "(1 * 6 + 2 * 3 + 3 * 2) / (1 + 2 + 3) = 3"
+        sums = "(1 * 6 + 2 * 3 + 3 * 2) / (1 + 2 + 3) = 3; logical block i lies in physical block block_table[i]"
         why = f"With scores 0, ln 2, ln 3 the weights are 1, 2, 3; the values are 6, 3, 2: {sums}"
         check(impl, case.store(), why)
 

@@ -13,7 +13,7 @@ Goal: hand out the blocks of a pool, take them back, and know at every moment ho
 You write allocate, release, ref_count and num_free. What is marked "given" works as it is, on _ref_counts and _free.
 You may keep other state than these two; then rewrite the given parts so that they still do what they say.
 
-Edit below the line, not the tests. About 20 lines, 25 minutes. It fails now on purpose. To check it:
+Edit below the line, not the tests. About 20 lines, 25 minutes. It fails now on purpose, as TODO. To check it:
 
     python -m pytest -k ex03 --impl yours -x
 

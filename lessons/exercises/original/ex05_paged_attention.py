@@ -17,7 +17,7 @@ and v_cache may be parts of larger tensors, and nothing that is given may be cha
 
 Walk over the blocks one after the other, as the lesson does. The checks look only at the answer.
 
-Edit below the line, not the tests. About 15 lines, 40 minutes. It fails now on purpose. To check it:
+Edit below the line, not the tests. About 15 lines, 40 minutes. It fails now on purpose, as TODO. To check it:
 
     python -m pytest -k ex05 --impl yours -x
 
