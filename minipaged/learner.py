@@ -5,6 +5,7 @@ It is never imported by a name, so that it can't be mistaken for another. Import
 
 import ast
 import inspect
+import reprlib
 import sys
 import traceback
 from types import ModuleType, SimpleNamespace
@@ -105,6 +106,18 @@ def parameters(function):
 def parameters_of(function, skip=0):
     """The parameters as one writes them."""
     return f"({', '.join(map(str, parameters(function)[skip:]))})"
+
+
+def call(error, path):
+    """The first call into this file that an error's traceback shows, with its arguments as they are now: "waste(layout=
+    ...)", or None. Long arguments are cut, and a tensor is told by its shape."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename == str(path) and not frame.f_code.co_name.startswith("<"):
+            names = inspect.getargs(frame.f_code).args
+            values = {name: frame.f_locals[name] for name in names if name != "self" and name in frame.f_locals}
+            told = (f"{name}={list(v.shape) if hasattr(v, 'shape') else reprlib.repr(v)}" for name, v in values.items())
+            return f"{frame.f_code.co_name}({', '.join(told)})"
+    return None
 
 
 def place(error, paths):

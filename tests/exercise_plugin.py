@@ -12,7 +12,7 @@ import pytest
 from time_limit import LIMIT_SECONDS, TooSlow, within
 
 from minipaged.exercises import EXERCISES
-from minipaged.learner import WrongFile, place
+from minipaged.learner import WrongFile, call, place
 
 NOT_RUN = "not run: see the check before"
 
@@ -131,7 +131,10 @@ def words(error, path):
     if isinstance(error, (WrongFile, TooSlow)):
         return str(error)
     where, what = place(error, [path]), f"{type(error).__name__}: {error}"
-    return f"{where}: {what}" if where else what
+    if isinstance(error, NotImplementedError):
+        what += " (this counts as TODO only with the message that came with the file)"
+    called = call(error, path)
+    return ": ".join(part for part in (where, what) if part) + (f", in the call {called}" if called else "")
 
 
 def pytest_report_teststatus(report):

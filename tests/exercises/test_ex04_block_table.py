@@ -29,14 +29,14 @@ class Asked:
         ]
 
     def answers(self, name, *arguments, due, is_right):
-        """The table's answer, which must be right. A ValueError, where an answer is due, is told as such."""
+        """The table's answer, which must be right: no other one, and no ValueError."""
         call = f"{self.told}: {name}({', '.join(map(str, arguments))})"
         try:
             got = getattr(self.table, name)(*arguments)
         except ValueError as error:
-            covered = f"{len(self.ids) * self.block_size} positions are covered, whether a token is stored there or not"
-            covered = "" if name == "blocks_needed" else f". {covered}"
-            raise AssertionError(f"{call} raised ValueError ({error}): it must be {due}{covered}") from error
+            covered = f". Its blocks cover {len(self.ids) * self.block_size} positions, whether a token is there or not"
+            due += "" if name == "blocks_needed" else covered
+            raise AssertionError(f"{call} raised ValueError ({error}): it must be {due}") from error
         assert is_right(got), f"{call} returned {shown(got)}: it must be {due}"
         return got
 
@@ -243,10 +243,11 @@ def test_random_tables(impl):
         for _ in range(4):
             asked.append(draw.sample([block for block in range(60) if block not in asked.ids], draw.randint(0, 4)))
             where = asked.walk()
-            for position in draw.sample(range(len(where)), min(12, len(where))):
-                asked.translates(position, where[position])
-                slot = where[position][3]
-                asked.answers("slot", position, due=slot, is_right=slot.__eq__)
+            for position, expected in draw.sample(list(enumerate(where)), min(12, len(where))):
+                asked.translates(position, expected)
+                asked.answers(
+                    "slot", position, due=str(expected[3]), is_right=lambda got, slot=expected[3]: got == slot
+                )
             start, stop, n = sorted(draw.choices(range(len(where) + 1), k=2)) + [draw.randint(0, 2 * len(where) + 5)]
             asked.has_slots(start, stop, [slot for *_, slot in where[start:stop]])
             asked.needs(n, len(range(len(where), n, block_size)))

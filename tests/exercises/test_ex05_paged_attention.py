@@ -64,10 +64,11 @@ class Case:
     def __str__(self):
         (num_heads, head_dim), (_, block_size, num_kv_heads, _) = self.q.shape, self.k_cache.shape
         table = ", ".join(map(str, self.block_table.tolist()[:6])) + ", ..." * (len(self.block_table) > 6)
+        pairs = (num_heads, "query head"), (num_kv_heads, "KV head")
+        heads = " on ".join(f"{number} {noun}" + "s" * (number != 1) for number, noun in pairs)
         return (
-            f"attend_one({num_heads} query head{'s'[: num_heads - 1]} on {num_kv_heads} KV head{'s'[: num_kv_heads - 1]} "
-            f"of {head_dim}, block_size {block_size}, block_table [{table}], seq_len {self.seq_len}, "
-            f"scale {self.scale:g}, {self.q.dtype})"
+            f"attend_one({heads} of {head_dim}, block_size {block_size}, block_table [{table}], "
+            f"seq_len {self.seq_len}, scale {self.scale:g}, {self.q.dtype})"
         )
 
 
