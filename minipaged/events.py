@@ -72,6 +72,28 @@ class BlocksTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class Forked:
+    """A new sequence's table names all blocks of another one. Nothing was copied."""
+
+    parent: str
+    child: str
+    num_blocks: int  # in the table: all of them are shared
+    num_free: int  # as before: none is taken
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopied:
+    """A sequence is about to write into a block that others share: a fresh block takes its place in its table."""
+
+    sequence: str
+    logical: int
+    source: int
+    destination: int
+    num_owners: int  # of the source, this sequence among them, before the copy
+    num_free: int  # afterwards
+
+
+@dataclass(frozen=True, slots=True)
 class BlocksReleased:
     """A sequence gave up its table. `freed` are the blocks that nobody owns now, in the order they were freed."""
 

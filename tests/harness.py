@@ -1,5 +1,6 @@
 """What several test files need: a scheduler driven without a model, and every invariant checked after every step."""
 
+from minipaged.events import BlockCopied, Forked, Scheduled
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
 from minipaged.memory.paged import PagedMemory
 from minipaged.serving.plan import Continuation
@@ -14,8 +15,25 @@ def request(name, num_prompt_tokens, max_tokens=100):
 
 def scheduler(num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=256, **options):
     made = Scheduler(PagedMemory(num_blocks, block_size, **options), max_num_seqs, max_num_batched_tokens)
-    made.log = made.memory.log = []
+    made.log = made.memory.log = Witness(made.memory, ShadowSlots())
     return made
+
+
+class Witness(list):
+    """A log that tells a shadow what it hears of: a row takes its slots, a block is copied, a sequence is forked."""
+
+    def __init__(self, memory, shadow):
+        super().__init__()
+        self.memory, self.shadow = memory, shadow
+
+    def append(self, event):
+        super().append(event)
+        if isinstance(event, Scheduled):
+            self.shadow.write(self.memory, event.sequence, event.start, event.start + event.num_tokens)
+        elif isinstance(event, BlockCopied):
+            self.shadow.copy(event.source, event.destination, self.memory.block_size)
+        elif isinstance(event, Forked):
+            self.shadow.fork(event.parent, event.child)
 
 
 class Drive:
@@ -23,18 +41,15 @@ class Drive:
 
     def __init__(self, scheduler):
         self.scheduler = scheduler
-        self.shadow = ShadowSlots()
 
     def step(self):
         """One step, checked. Returns {name: number of tokens computed}, in the plan's order."""
         plan = self.scheduler.schedule()
-        for sequence, start, num_tokens in plan.rows:
-            self.shadow.write(sequence.name, self.scheduler.memory.table(sequence.name), start, start + num_tokens)
         due = plan.due
         last = [sequence.num_tokens + 1 - len(sequence.request.prompt_token_ids) for sequence in due]
         reasons = [("length" if n >= sequence.request.max_tokens else None, None) for n, sequence in zip(last, due)]
         self.scheduler.commit(plan, [Continuation(sequence, 7, 0.0) for sequence in due], reasons)
-        check_scheduler(self.scheduler, self.shadow)
+        check_scheduler(self.scheduler, self.scheduler.log.shadow)
         return {row.sequence.name: row.num_tokens for row in plan.rows}
 
     def run(self, limit=10_000):

@@ -105,6 +105,21 @@ def blocks_taken(e):
     return f"{e.sequence}'s new tokens go past its logical block {e.first_logical - 1}: {taken} taken from {queue}"
 
 
+def forked(e):
+    if not e.num_blocks:
+        return f"{e.child} begins as {e.parent} does, which holds no block yet"
+    shared = "its only block" if e.num_blocks == 1 else f"all {e.num_blocks:,} of its blocks"
+    return f"{e.child} is forked from {e.parent} and shares {shared}: nothing is copied, and none is taken"
+
+
+def block_copied(e):
+    return (
+        f"{e.sequence} is to write into its logical block {e.logical}, physical block {e.source}, which "
+        f"{e.num_owners:,} owners share: it is copied to block {e.destination} first, "
+        f"from the front of the free queue, {e.num_free:,} left"
+    )
+
+
 def blocks_released(e):
     if not e.freed:
         return f"{e.sequence} gives up its blocks, and each still has another owner"
@@ -151,6 +166,8 @@ SENTENCES = {
     events.KeptWaiting: kept_waiting,
     events.Scheduled: scheduled,
     events.BlocksTaken: blocks_taken,
+    events.Forked: forked,
+    events.BlockCopied: block_copied,
     events.BlocksReleased: blocks_released,
     events.Preempted: preempted,
     events.Sampled: sampled,
