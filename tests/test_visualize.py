@@ -313,8 +313,8 @@ def kinds():
 def test_every_event_has_a_sentence(kind):
     values = {"request": "B", "sequence": "B", "needed_by": "A", "blocks": (11,), "freed": (11, 4)}
     values |= {"child": "B", "parent": "A"}
-    reasons = {events.Refused: ("pool", "context"), events.Finished: ("stop", "length")}
-    reasons[events.KeptWaiting] = ("blocks", "max_num_seqs", "budget", "preemption")
+    reasons = {events.Refused: ("pool", "context", "max_num_seqs"), events.Finished: ("stop", "length")}
+    reasons[events.KeptWaiting] = ("blocks", "max_num_seqs", "budget", "catching up", "preemption")
     told = set()
     for reason in reasons.get(kind, ("",)):
         facts = {field.name: values.get(field.name, 3) for field in dataclasses.fields(kind)} | {"reason": reason}

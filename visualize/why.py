@@ -55,6 +55,8 @@ def refused(e):
             f"{e.request} is refused: its prompt of {count(e.num_prompt_tokens, 'token')} leaves no room to generate "
             f"in the model's context of {e.allowed:,}"
         )
+    if e.reason == "max_num_seqs":
+        return f"{e.request} is refused: its {e.needed:,} sequences must run together, and only {e.allowed:,} may"
     return (
         f"{e.request} is refused: it could need {count(e.needed, 'block')}, and the whole pool has only {e.allowed:,}"
     )
@@ -73,6 +75,7 @@ def kept_waiting(e):
         "blocks": f"it needs {count(e.needed, 'block')}, {free(e.num_free, 'was were')} then",
         "max_num_seqs": "no more sequences may run at once",
         "budget": "this step's budget of tokens is spent",
+        "catching up": "the last to enter comes back as a group, which is forked first",
         "preemption": "someone had to yield in this step, so nobody may enter",
     }[e.reason]
     return f"{e.request} keeps waiting: {reason}"
