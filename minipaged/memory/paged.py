@@ -121,26 +121,33 @@ class PagedMemory:
             if has_room and self.allocator.ref_count(table.blocks[-1]) == 1:
                 table.num_tokens += 1
                 return []
+        return self._grow(requests)
+
+    def _grow(self, requests):
         if len({seq_id for seq_id, _ in requests}) < len(requests):
             raise ValueError(f"grow {requests}: a sequence may be named only once")
-        needed, writers = [], Counter()  # writers: block -> how many of these sequences begin to write in it
+        needed, to_write = [], []  # to_write: the blocks, not yet full, in which these sequences go on writing
         for seq_id, num_new_tokens in requests:
             table = self.table(seq_id)
             num_new_tokens = whole("num_new_tokens", num_new_tokens, least=1)
             needed.append((seq_id, table, num_new_tokens, table.blocks_needed(table.num_tokens + num_new_tokens)))
-            writers.update(table.blocks[table.num_tokens // self.block_size :])
-        num_copies = sum(min(times, self.allocator.ref_count(block) - 1) for block, times in writers.items())
+            to_write += table.blocks[table.num_tokens // self.block_size :]
+        num_copies = self._num_copies(to_write) if to_write else 0
         if num_copies + sum(num_blocks for *_, num_blocks in needed) > self.allocator.num_free:
             return None
         copies = []
         for seq_id, table, num_new_tokens, num_blocks in needed:
-            if pair := make_writable(table, table.num_tokens, self.allocator):
+            if num_copies and (pair := make_writable(table, table.num_tokens, self.allocator)):
                 copies.append(pair)
                 self._copied(seq_id, table, *pair)
             if num_blocks:
                 self._append(seq_id, table, self.allocator.allocate(num_blocks))
             table.num_tokens += num_new_tokens
         return copies
+
+    def _num_copies(self, blocks):
+        """Each time that a block is named here stands for an owner that writes in it; the last one needs no copy."""
+        return sum(min(times, self.allocator.ref_count(block) - 1) for block, times in Counter(blocks).items())
 
     def _copied(self, seq_id, table, source, destination):
         self._handed_out.add(destination)

@@ -6,6 +6,24 @@ each has tokens of its own. Here they are only counted, and nothing is changed: 
 """
 
 from minipaged.memory.block_table import blocks_for
+from minipaged.serving.plan import Row
+
+
+def refused(request, memory, max_num_seqs):
+    """Why a request can never run, if so: (in words, in a word, how much it needs, how much there is); else None."""
+    n, num_prompt_tokens, max_tokens = request.num_sequences, request.num_prompt_tokens, request.max_tokens
+    if n > max_num_seqs:
+        why = f"n={n}: at most max_num_seqs={max_num_seqs} sequences run together, and these must"
+        return why, "max_num_seqs", n, max_num_seqs
+    if memory.fits_ever(num_prompt_tokens, max_tokens, n):
+        return None
+    needed = memory.blocks_at_most(num_prompt_tokens, max_tokens, n)
+    why = (
+        f"the request can never fit: {num_prompt_tokens} prompt tokens and max_tokens={max_tokens}"
+        f"{f' for each of n={n} answers' if n > 1 else ''} need {needed} blocks of {memory.block_size}, "
+        f"the pool has {memory.num_blocks}"
+    )
+    return why, "pool", needed, memory.num_blocks
 
 
 def unfinished(request):
@@ -18,24 +36,21 @@ def is_apart(group):
     return len(group) > 1 and not group[-1].num_computed_tokens
 
 
-def shares(request, budget):
-    """Who computes how many tokens in this step, `budget` of them in all: a list of (sequence, num_tokens).
+def rows_of(request, budget):
+    """Who computes which tokens in this step, `budget` of them in all: a list of Rows.
 
-    Each takes what it lacks, in order, and leaves one token for each behind it: so whoever has caught up goes on in
-    every step. budget: at least one token for each unfinished sequence, or for the one that computes the prompt.
+    Each sequence takes what it lacks, in order, and leaves one token for each behind it: so whoever has caught up goes
+    on in every step. budget: at least one token for each unfinished sequence, or for the one that computes the prompt.
     """
-    if len(request.sequences) == 1:  # nearly every request
-        [sequence] = request.sequences
-        return [(sequence, min(len(sequence.token_ids) - sequence.num_computed_tokens, budget))]
-    group = unfinished(request)
+    group, rows = unfinished(request), []
     if is_apart(group):  # the prompt, and there the others are forked
-        return [(group[0], min(request.num_prompt_tokens - group[0].num_computed_tokens, budget))]
-    given = []
+        start = group[0].num_computed_tokens
+        return [Row(group[0], start, min(request.num_prompt_tokens - start, budget))]
     for num_behind, sequence in zip(reversed(range(len(group))), group):
-        num_tokens = min(sequence.num_tokens - sequence.num_computed_tokens, budget - num_behind)
-        given.append((sequence, num_tokens))
-        budget -= num_tokens
-    return given
+        start = sequence.num_computed_tokens
+        rows.append(Row(sequence, start, min(sequence.num_tokens - start, budget - num_behind)))
+        budget -= rows[-1].num_tokens
+    return rows
 
 
 def blocks_wanted(request, block_size):

@@ -11,8 +11,8 @@ from collections import deque
 from minipaged.arguments import whole
 from minipaged.events import Aborted, Admitted, Arrived, Finished, KeptWaiting, Preempted, Refused, Sampled, Scheduled
 from minipaged.memory.block_table import blocks_for
-from minipaged.serving.group import blocks_wanted, is_apart, num_computed, num_known, shares, unfinished
-from minipaged.serving.plan import Plan, Row
+from minipaged.serving.group import blocks_wanted, is_apart, num_computed, num_known, refused, rows_of, unfinished
+from minipaged.serving.plan import Plan, new_row
 from minipaged.serving.sequence import Status
 
 
@@ -39,33 +39,16 @@ class Scheduler:
     def add(self, request):
         """Put a request at the end of the queue. Raises ValueError, with nothing added, if it can never run."""
         facts = request.request_id, request.num_prompt_tokens, request.max_tokens
-        if refusal := self._refusal(request):
-            why, *numbers = refusal
-            self._note(Refused, *facts, *numbers)
-            raise ValueError(why)
+        if refusal := refused(request, self.memory, self.max_num_seqs):
+            self._note(Refused, *facts, *refusal[1:])
+            raise ValueError(refusal[0])
         self.waiting.append(request)
         self._note(Arrived, *facts)
 
     def check(self, request):
         """Raise ValueError if a request can never run: it would wait for ever, and everybody behind it."""
-        if refusal := self._refusal(request):
+        if refusal := refused(request, self.memory, self.max_num_seqs):
             raise ValueError(refusal[0])
-
-    def _refusal(self, request):
-        """(why in words, why in one word, how much is needed, how much there is), or None for what can run."""
-        n, num_prompt_tokens, max_tokens = request.num_sequences, request.num_prompt_tokens, request.max_tokens
-        if n > self.max_num_seqs:
-            why = f"n={n}: at most max_num_seqs={self.max_num_seqs} sequences run together, and these must"
-            return why, "max_num_seqs", n, self.max_num_seqs
-        if not self.memory.fits_ever(num_prompt_tokens, max_tokens, n):
-            needed = self.memory.blocks_at_most(num_prompt_tokens, max_tokens, n)
-            why = (
-                f"the request can never fit: {num_prompt_tokens} prompt tokens and max_tokens={max_tokens}"
-                f"{f' for each of n={n} answers' if n > 1 else ''} need {needed} blocks of {self.memory.block_size}, "
-                f"the pool has {self.memory.num_blocks}"
-            )
-            return why, "pool", needed, self.memory.num_blocks
-        return None
 
     def schedule(self):
         """Decide the next step and take the blocks for it. Returns a Plan, without rows if there is nothing to do."""
@@ -77,19 +60,20 @@ class Scheduler:
         i = 0
         while i < len(self.running):
             request = self.running[i]
-            while not (num_tokens := self._grant(plan, request, budget)):  # 0: too few blocks are free
+            while (left := self._grant(plan, request, budget)) is None:  # too few blocks are free
                 preempted = True
                 victim = self.running.pop()
                 self._preempt(victim, needed_by=request.request_id)
                 if victim is request:
                     break
-            budget -= num_tokens
+            else:
+                budget = left
             i += 1
 
         # Who may enter: the waiting in order, none of them past the head. After a preemption nobody: who just had to
         # yield is the head, and must not be back in the same step.
         while self.waiting and not preempted and self._admit(plan, self.waiting[0], budget):
-            budget -= self._grant(plan, self.running[-1], budget)
+            budget = self._grant(plan, self.running[-1], budget)
         if preempted:
             self._note(KeptWaiting, self.waiting[0].request_id, "preemption", 0, self.memory.allocator.num_free)
 
@@ -97,30 +81,48 @@ class Scheduler:
         return plan
 
     def _grant(self, plan, request, budget):
-        """Give a running request slots for as many of its tokens as the budget allows. Returns their number.
+        """Give a running request slots for as many of its tokens as the budget allows. Returns what is left of that.
 
-        All its sequences get theirs, or, if the pool has too few free blocks, none: returns 0, with nothing changed.
+        Returns None, with nothing changed, if the pool has too few free blocks.
         """
-        given = shares(request, budget)
-        copies = self.memory.grow([(sequence.name, num_tokens) for sequence, num_tokens in given])
+        if len(request.sequences) > 1:
+            return self._grant_group(plan, request, budget)
+        [sequence] = request.sequences  # nearly every request: the same as for a group of one, in a third of the time
+        start, total = sequence.num_computed_tokens, len(sequence.token_ids)
+        num_tokens = total - start
+        if num_tokens > budget:
+            num_tokens = budget
+        copies = self.memory.grow([(sequence.name, num_tokens)])
         if copies is None:
-            return 0
+            return None
         if copies:
             plan.copies += copies
-        for sequence, num_tokens in given:
-            start, total = sequence.num_computed_tokens, len(sequence.token_ids)
-            plan.rows.append(Row(sequence, start, num_tokens))
-            if start + num_tokens == total:
+        plan.rows.append(new_row((sequence, start, num_tokens)))
+        if start + num_tokens == total:
+            plan.due.append(sequence)
+        if self.log is not None:  # not through _note, here and in commit: these two are nearly all events there are
+            self.log.append(Scheduled(sequence.name, start, num_tokens, total, request.num_prompt_tokens))
+        return budget - num_tokens
+
+    def _grant_group(self, plan, request, budget):
+        """The same for a request with several sequences: all of them get their slots together, or none does."""
+        rows = rows_of(request, budget)
+        copies = self.memory.grow([(row.sequence.name, row.num_tokens) for row in rows])
+        if copies is None:
+            return None
+        plan.copies += copies
+        plan.rows += rows
+        for sequence, start, num_tokens in rows:
+            if start + num_tokens == sequence.num_tokens:
                 plan.due.append(sequence)
-            if self.log is not None:  # not through _note, here and in commit: these two are nearly all events there are
-                self.log.append(Scheduled(sequence.name, start, num_tokens, total, request.num_prompt_tokens))
-        return num_tokens if len(given) == 1 else sum(num_tokens for _, num_tokens in given)
+            self._note(Scheduled, sequence.name, start, num_tokens, sequence.num_tokens, request.num_prompt_tokens)
+        return budget - sum(row.num_tokens for row in rows)
 
     def _admit(self, plan, request, budget):
         """Let the head of the queue enter if number of sequences, budget and memory allow it."""
         first, *others = unfinished(request)
         num_free, num_running = self.memory.allocator.num_free, sum(each.num_sequences for each in self.running)
-        needed, reason = blocks_wanted(request, self.memory.block_size), None
+        needed, reason = blocks_wanted(request, self.memory.block_size), None  # why it must wait
         if num_running + request.num_sequences > self.max_num_seqs:
             reason = "max_num_seqs"
         elif budget == 0:
@@ -131,8 +133,8 @@ class Scheduler:
             # Room for all that is known; what the others need is taken when they are forked.
             token_ids = first.token_ids[: request.num_prompt_tokens] if others else first.token_ids
             extra_blocks = needed - blocks_for(len(token_ids), self.memory.block_size)
-            num_left = request.max_tokens - first.num_output_tokens
-            num_cached = self.memory.admit(first.name, token_ids, num_left, extra_blocks)
+            max_new_tokens = request.max_tokens - first.num_output_tokens
+            num_cached = self.memory.admit(first.name, token_ids, max_new_tokens, extra_blocks)
             reason = "blocks" if num_cached is None else None
         if reason is not None:
             self._note(KeptWaiting, request.request_id, reason, needed if reason == "blocks" else 0, num_free)
@@ -173,15 +175,16 @@ class Scheduler:
         continuations: Continuations of the plan's due sequences, any number of each. reasons: for each of them
         (finish_reason, stop_reason), both None where the sequence goes on.
         """
+        memory_commit = self.memory.commit
         for sequence, start, num_tokens in plan.rows:
-            sequence.num_computed_tokens = start + num_tokens
-            self.memory.commit(sequence.name, sequence.token_ids, start + num_tokens)
+            sequence.num_computed_tokens = num_computed_tokens = start + num_tokens
+            memory_commit(sequence.name, sequence.token_ids, num_computed_tokens)
         if self.running:
             self._reunite(self.running[-1])
         heirs = self._heirs(plan, continuations, reasons)
         for sequence, (_, token, logprob, logprobs), (finish_reason, stop_reason) in zip(heirs, continuations, reasons):
             if self.log is not None:
-                self.log.append(Sampled(sequence.name, token, sequence.num_tokens))
+                self.log.append(Sampled(sequence.name, token, len(sequence.token_ids)))
             sequence.token_ids.append(token)
             sequence.cumulative_logprob += logprob
             if logprobs is not None:
@@ -225,9 +228,8 @@ class Scheduler:
 
     def _end(self, sequence, finish_reason, stop_reason=None):
         """A sequence gives up its blocks; if it was the last of its request, that gives up its place."""
-        sequence.finish_reason, sequence.stop_reason = finish_reason, stop_reason
+        request, sequence.finish_reason, sequence.stop_reason = sequence.request, finish_reason, stop_reason
         self._release(sequence)
-        request = sequence.request
         if not unfinished(request):
             (self.running if request.status is Status.RUNNING else self.waiting).remove(request)
             request.status = Status.FINISHED
