@@ -18,12 +18,13 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request can never run: it needs more blocks than the pool has, or its prompt fills the context."""
+    """A request can never run: it needs more blocks than the pool has, its prompt fills the context, or it has more
+    sequences than may run together."""
 
     request: str
     num_prompt_tokens: int
     max_tokens: int
-    reason: str  # "pool": needed and allowed count blocks; "context": they count tokens
+    reason: str  # "pool": needed and allowed count blocks; "context": tokens; "max_num_seqs": sequences
     needed: int
     allowed: int
 
@@ -33,7 +34,7 @@ class Admitted:
     """A request left the waiting queue: there is room for all its known tokens."""
 
     request: str
-    num_tokens: int
+    num_tokens: int  # of all its sequences, the prompt they share counted once
     num_cached_tokens: int
     blocks_needed: int
     num_free: int  # before any block is taken
@@ -44,7 +45,9 @@ class KeptWaiting:
     """The head of the waiting queue could not enter in this step; nobody overtakes it."""
 
     request: str
-    reason: str  # "blocks", "max_num_seqs", "budget" or "preemption" (someone had to yield in this very step)
+    # "blocks", "max_num_seqs", "budget", "preemption" (someone had to yield in this very step), or "catching up" (the
+    # last to enter is a group that had to yield, and its sequences are forked before anybody else is let in)
+    reason: str
     needed: int  # blocks for "blocks"; otherwise 0
     num_free: int
 
@@ -72,6 +75,28 @@ class BlocksTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class Forked:
+    """A new sequence's table names all blocks of another one. Nothing was copied."""
+
+    parent: str
+    child: str
+    num_blocks: int  # in the table: all of them are shared
+    num_free: int  # as before: none is taken
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopied:
+    """A sequence is about to write into a block that others share: a fresh block takes its place in its table."""
+
+    sequence: str
+    logical: int
+    source: int
+    destination: int
+    num_owners: int  # of the source, this sequence among them, before the copy
+    num_free: int  # afterwards
+
+
+@dataclass(frozen=True, slots=True)
 class BlocksReleased:
     """A sequence gave up its table. `freed` are the blocks that nobody owns now, in the order they were freed."""
 
@@ -86,7 +111,7 @@ class Preempted:
 
     request: str
     needed_by: str | None  # who needed blocks (itself, if it was the newest); None: the step broke off
-    num_computed_tokens: int  # how many tokens' K and V were dropped
+    num_computed_tokens: int  # how many tokens' K and V were dropped, a prompt that sequences share counted once
     num_free: int  # blocks, before the request gave up its own
 
 

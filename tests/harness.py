@@ -2,8 +2,10 @@
 
 import pytest
 
+from minipaged.events import BlockCopied, Forked, Scheduled
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
 from minipaged.memory.paged import PagedMemory
+from minipaged.serving.group import sample_indices, unfinished
 from minipaged.serving.plan import Continuation
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import Request, SamplingParams, Status
@@ -14,14 +16,14 @@ def some_slow(values, slow):
     return [pytest.param(value, marks=pytest.mark.slow if value in slow else ()) for value in values]
 
 
-def request(name, num_prompt_tokens, max_tokens=100):
-    """A request for the scheduler alone, with a prompt of that many tokens."""
-    return Request(name, None, list(range(num_prompt_tokens)), SamplingParams(), max_tokens, seed=0)
+def request(name, num_prompt_tokens, max_tokens=100, n=1):
+    """A request for the scheduler alone, with a prompt of that many tokens and n answers."""
+    return Request(name, None, list(range(num_prompt_tokens)), SamplingParams(n=n), max_tokens, seed=0)
 
 
 def scheduler(num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=256, **options):
     made = Scheduler(PagedMemory(num_blocks, block_size, **options), max_num_seqs, max_num_batched_tokens)
-    made.log = made.memory.log = []
+    made.log = made.memory.log = Witness(made.memory, ShadowSlots())
     return made
 
 
@@ -33,24 +35,47 @@ def needs_a_kernel():
         pytest.importorskip(name, reason=f'{name} is not installed: python -m pip install -e ".[lessons]"')
 
 
-class Drive:
-    """Plays the engine without a model: every due sequence goes on with token 7 until it has max_tokens."""
+class Witness(list):
+    """A log that tells a shadow what it hears of: a row takes its slots, a block is copied, a sequence is forked."""
 
-    def __init__(self, scheduler):
-        self.scheduler = scheduler
-        self.shadow = ShadowSlots()
+    def __init__(self, memory, shadow):
+        super().__init__()
+        self.memory, self.shadow = memory, shadow
+
+    def append(self, event):
+        super().append(event)
+        if isinstance(event, Scheduled):
+            self.shadow.write(self.memory, event.sequence, event.start, event.start + event.num_tokens)
+        elif isinstance(event, BlockCopied):
+            self.shadow.copy(event.source, event.destination, self.memory.block_size)
+        elif isinstance(event, Forked):
+            self.shadow.fork(event.parent, event.child)
+
+
+class Drive:
+    """Plays the engine without a model: every due sequence goes on with token 7 until it has max_tokens, or `stops`
+    (a function of a sequence) says so."""
+
+    def __init__(self, scheduler, stops=None):
+        self.scheduler, self.stops = scheduler, stops or (lambda sequence: False)
 
     def step(self):
         """One step, checked. Returns {name: number of tokens computed}, in the plan's order."""
-        plan = self.scheduler.schedule()
-        for sequence, start, num_tokens in plan.rows:
-            self.shadow.write(sequence.name, self.scheduler.memory.table(sequence.name), start, start + num_tokens)
-        due = plan.due
-        last = [sequence.num_tokens + 1 - len(sequence.request.prompt_token_ids) for sequence in due]
-        reasons = [("length" if n >= sequence.request.max_tokens else None, None) for n, sequence in zip(last, due)]
-        self.scheduler.commit(plan, [Continuation(sequence, 7, 0.0) for sequence in due], reasons)
-        check_scheduler(self.scheduler, self.shadow)
+        scheduler = self.scheduler
+        caught_up = [seq for request in scheduler.running for seq in unfinished(request) if lacks(seq) == 1]
+        plan = scheduler.schedule()
+        for sequence in caught_up:
+            if sequence.request in scheduler.running and sequence not in plan.due:
+                raise BrokenInvariant(f"{sequence.name} had caught up, and gets no token in this step")
+        continuations = [Continuation(each, 7, 0.0) for each in plan.due for _ in sample_indices(each)]
+        scheduler.commit(plan, continuations, [(self.reason(each.parent), None) for each in continuations])
+        check_scheduler(scheduler, scheduler.log.shadow)
         return {row.sequence.name: row.num_tokens for row in plan.rows}
+
+    def reason(self, sequence):
+        if self.stops(sequence):
+            return "stop"
+        return "length" if sequence.num_output_tokens + 1 >= sequence.request.max_tokens else None
 
     def run(self, limit=10_000):
         """Step until nothing is left, at most `limit` times. Returns the number of steps."""
@@ -61,20 +86,36 @@ class Drive:
         raise AssertionError(f"not finished after {limit} steps")
 
 
+def lacks(sequence):
+    """How many of its tokens are still to be computed."""
+    return sequence.num_tokens - sequence.num_computed_tokens
+
+
 def check_scheduler(scheduler, shadow=None):
     """check(memory), and what must hold between a scheduler and its memory between two steps."""
     memory = scheduler.memory
     check(memory, shadow)
-    running = [sequence for request in scheduler.running for sequence in request.sequences]
-    if [sequence.name for sequence in running] != memory.sequences():
-        raise BrokenInvariant(f"running are {[s.name for s in running]}, tables have {memory.sequences()}")
-    for sequence in running:
+    running = [sequence for request in scheduler.running for sequence in unfinished(request)]
+    with_tables = [sequence for sequence in running if sequence.num_computed_tokens]
+    if sorted(sequence.name for sequence in with_tables) != sorted(memory.sequences()):
+        raise BrokenInvariant(f"computed are {[s.name for s in with_tables]}, tables have {memory.sequences()}")
+    for sequence in with_tables:
         if memory.table(sequence.name).num_tokens != sequence.num_computed_tokens:
             raise BrokenInvariant(f"{sequence.name}: the table's tokens aren't num_computed_tokens")
-    if not all(request.status is Status.RUNNING for request in scheduler.running):
-        raise BrokenInvariant("a running request has another status")
+    for request in scheduler.running:
+        group = unfinished(request)
+        if request.status is not Status.RUNNING or not group or not group[0].num_computed_tokens:
+            raise BrokenInvariant(f"{request.request_id} runs as {request.status} with {group}")
+        is_behind = any(lacks(sequence) != 1 for sequence in group)
+        if is_behind and request is not scheduler.running[-1]:
+            raise BrokenInvariant(f"{request.request_id} hasn't caught up, and another runs behind it")
     for request in scheduler.waiting:
-        if request.status not in (Status.WAITING, Status.PREEMPTED) or request.sequences[0].num_computed_tokens:
-            raise BrokenInvariant(f"{request.request_id} waits as {request.status} with tokens computed")
-    if len(running) > scheduler.max_num_seqs:
-        raise BrokenInvariant(f"{len(running)} sequences run, {scheduler.max_num_seqs} may")
+        computed = [sequence.num_computed_tokens for sequence in request.sequences]
+        if request.status not in (Status.WAITING, Status.PREEMPTED) or any(computed) or not unfinished(request):
+            raise BrokenInvariant(f"{request.request_id} waits as {request.status} with {computed} tokens computed")
+    for request in (*scheduler.running, *scheduler.waiting):
+        if any(sequence.num_computed_tokens for sequence in request.sequences if sequence.finish_reason):
+            raise BrokenInvariant(f"{request.request_id}: a finished sequence has tokens computed")
+    num_sequences = sum(request.num_sequences for request in scheduler.running)
+    if num_sequences > scheduler.max_num_seqs:
+        raise BrokenInvariant(f"{num_sequences} sequences run, {scheduler.max_num_seqs} may")

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import torch
-from harness import check_scheduler
+from harness import Witness, check_scheduler
 
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
@@ -53,6 +53,7 @@ class CheckedEngine(Engine):
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
         super().__init__(Recorder(model), tokenizer, cache, scheduler)
         self.shadow = ShadowSlots()
+        self.log = scheduler.log = memory.log = Witness(memory, self.shadow)
         self.computed = {}  # Sequence -> list of (first position, logits [num_tokens, vocab_size]), one for each row
         self.events = []
 
@@ -62,9 +63,6 @@ class CheckedEngine(Engine):
         for sequence, start, num_tokens in result.plan.rows:
             self.computed.setdefault(sequence, []).append((start, self.model.logits[row : row + num_tokens]))
             row += num_tokens
-            if sequence.finish_reason is None:
-                table = self.memory.table(sequence.name)
-                self.shadow.write(sequence.name, table, start, start + num_tokens)
         self.events += result.events
         check_scheduler(self.scheduler, self.shadow)
         return result

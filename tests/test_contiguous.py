@@ -376,7 +376,7 @@ class ContiguousMachine(RuleBasedStateMachine):
         for name, n in wanted:
             start = self.sequences[name][0]
             self.sequences[name][0] += n
-            self.shadow.write(name, self.memory.table(name), start, start + n)
+            self.shadow.write(self.memory, name, start, start + n)
             self.memory.commit(name, [], start + n)
 
     @rule(name=st.sampled_from("ABCDE"))

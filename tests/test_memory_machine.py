@@ -71,56 +71,90 @@ class AllocatorMachine(RuleBasedStateMachine):
 
 
 class MemoryMachine(RuleBasedStateMachine):
-    """Sequences come, grow and go. The model is how many tokens each has; slots are followed by the shadow."""
+    """Sequences come, fork, grow and go. The model is each one's length, and for each of its blocks an object that
+    stands for the content: forks have the same objects. Slots are followed by the shadow."""
 
     def __init__(self, num_blocks=6, block_size=3):
         super().__init__()
         self.memory = PagedMemory(num_blocks, block_size)
         self.shadow = ShadowSlots()
-        self.lengths = {}
+        self.lengths, self.contents = {}, {}
 
     def blocks(self, num_tokens):
         return -(-num_tokens // self.memory.block_size)
 
-    def free(self):
-        return self.memory.num_blocks - sum(map(self.blocks, self.lengths.values()))
+    def free(self, contents):
+        return self.memory.num_blocks - len({id(each) for blocks in contents.values() for each in blocks})
+
+    def grown(self, wanted):
+        """What the contents become, and how many of them are copies."""
+        contents, num_copies = {name: list(blocks) for name, blocks in self.contents.items()}, 0
+        for name, n in wanted:
+            mine, length = contents[name], self.lengths[name]
+            owners = sum(mine[-1] is each for blocks in contents.values() for each in blocks) if mine else 0
+            if length % self.memory.block_size and owners > 1:
+                mine[-1] = object()
+                num_copies += 1
+            mine += [object() for _ in range(self.blocks(length + n) - len(mine))]
+        return contents, num_copies
 
     @rule(name=st.sampled_from("ABCDE"), num_tokens=st.integers(1, 20))
     def admit(self, name, num_tokens):
         if name in self.lengths:
+            with pytest.raises(ValueError, match=f"'{name}'"):
+                self.memory.admit(name, list(range(num_tokens)))
             return
         admitted = self.memory.admit(name, list(range(num_tokens)))
-        assert (admitted == 0) == (self.blocks(num_tokens) <= self.free())
+        assert (admitted == 0) == (self.blocks(num_tokens) <= self.free(self.contents))
         if admitted is not None:
-            self.lengths[name] = 0
+            self.lengths[name], self.contents[name] = 0, []
+
+    @rule(parent=st.sampled_from("ABCDE"), child=st.sampled_from("ABCDE"))
+    def fork(self, parent, child):
+        if parent not in self.lengths or child in self.lengths:
+            with pytest.raises(ValueError):
+                self.memory.fork(parent, child)
+            return
+        self.memory.fork(parent, child)
+        self.shadow.fork(parent, child)
+        self.lengths[child], self.contents[child] = self.lengths[parent], list(self.contents[parent])
 
     @rule(data=st.data())
     def grow(self, data):
         names = data.draw(st.lists(st.sampled_from("ABCDE"), unique=True))
         wanted = [(name, data.draw(st.integers(1, 7))) for name in names if name in self.lengths]
-        after = {name: self.lengths[name] + n for name, n in wanted}
-        extra = sum(self.blocks(after[name]) - self.blocks(self.lengths[name]) for name in after)
+        contents, num_copies = self.grown(wanted)
         copies = self.memory.grow(wanted)
-        assert (copies == []) == (extra <= self.free())
+        assert (copies is None) == (self.free(contents) < 0)
         if copies is None:
             return
+        assert len(copies) == num_copies
+        self.contents = contents
+        for source, destination in copies:
+            self.shadow.copy(source, destination, self.memory.block_size)
         for name, n in wanted:
             start, self.lengths[name] = self.lengths[name], self.lengths[name] + n
-            self.shadow.write(name, self.memory.table(name), start, start + n)
+            self.shadow.write(self.memory, name, start, start + n)
             self.memory.commit(name, [], start + n)
 
     @rule(name=st.sampled_from("ABCDE"))
     def release(self, name):
         if name in self.lengths:
             self.memory.release(name)
-            del self.lengths[name]
+            del self.lengths[name], self.contents[name]
 
     @invariant()
     def agrees_with_the_model(self):
         check(self.memory, self.shadow)
-        assert self.memory.allocator.num_free == self.free()
-        assert {name: self.memory.table(name).num_tokens for name in self.memory.sequences()} == self.lengths
-        assert self.memory.usage().used_slots == sum(self.lengths.values())
+        tables = {name: self.memory.table(name) for name in self.memory.sequences()}
+        assert {name: table.num_tokens for name, table in tables.items()} == self.lengths
+        assert self.memory.allocator.num_free == self.free(self.contents)
+        block_of = {}  # one block for each content, one content for each block
+        for name, table in tables.items():
+            for content, block in zip(self.contents[name], table.blocks, strict=True):
+                assert block_of.setdefault(id(content), block) == block
+        assert len(set(block_of.values())) == len(block_of)
+        assert self.memory.usage().used_slots + self.memory.usage().saved_slots == sum(self.lengths.values())
 
     def teardown(self):
         for name in self.lengths:

@@ -45,17 +45,11 @@ def test_a_draw_does_not_depend_on_its_batch():
     assert together == alone[::-1]
 
 
-def test_seed_and_position_decide_a_draw():
+def test_seed_sample_and_position_decide_a_draw():
     from minipaged.serving.sampler import uniform
 
-    def number(seed, num_tokens):
-        return uniform(plan_of(SamplingParams(), seeds=[seed], num_tokens=num_tokens).due[0])
-
-    assert number(1, 3) == number(1, 3)
-    assert len({number(seed, n) for seed in range(30) for n in range(1, 30)}) == 30 * 29
-    sequence = plan_of(SamplingParams(), seeds=[1]).due[0]
-    sequence.index = 1
-    assert uniform(sequence) != number(1, 3)
+    assert uniform(1, 0, 3) == uniform(1, 0, 3)
+    assert len({uniform(seed, index, n) for seed in range(30) for index in range(3) for n in range(30)}) == 30 * 3 * 30
 
 
 def test_draws_follow_the_probabilities():
@@ -179,15 +173,14 @@ def test_the_same_distribution_as_hugging_face():
                 assert (mine - expected.softmax(dim=-1)).abs().max() < 1e-12
 
 
-def test_the_largest_number_draws_a_token_that_exists(monkeypatch):
+def test_the_largest_number_draws_a_token_that_exists():
     import torch
 
     from minipaged.serving import sampler
 
     torch.manual_seed(0)
-    monkeypatch.setattr(sampler, "uniform", lambda sequence: 1 - 2**-53)
     probabilities = torch.randn(50, 3000, dtype=torch.float64).softmax(dim=-1)
-    assert sampler.draw(probabilities, [None] * 50).max() < 3000
+    assert sampler.draw(probabilities, [1 - 2**-53] * 50).max() < 3000
 
 
 def test_nan_is_never_a_token():
@@ -200,15 +193,13 @@ def test_nan_is_never_a_token():
             sampler.choose(plan_of(SamplingParams(temperature=temperature)), torch.tensor([[0.0, torch.nan]]))
 
 
-def test_an_impossible_token_is_never_drawn(monkeypatch):
+def test_an_impossible_token_is_never_drawn():
     import torch
 
     from minipaged.serving import sampler
 
-    uniforms = iter([0.0, 0.4999, 0.5, 1 - 2**-53])
-    monkeypatch.setattr(sampler, "uniform", lambda sequence: next(uniforms))
     probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]], dtype=torch.float64).expand(4, 5)
-    assert sampler.draw(probabilities, [None] * 4).tolist() == [1, 1, 3, 3]
+    assert sampler.draw(probabilities, [0.0, 0.4999, 0.5, 1 - 2**-53]).tolist() == [1, 1, 3, 3]
 
 
 @pytest.mark.parametrize(

@@ -315,8 +315,9 @@ def kinds():
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_event_has_a_sentence(kind):
     values = {"request": "B", "sequence": "B", "needed_by": "A", "blocks": (11,), "freed": (11, 4)}
-    reasons = {events.Refused: ("pool", "context"), events.Finished: ("stop", "length")}
-    reasons[events.KeptWaiting] = ("blocks", "max_num_seqs", "budget", "preemption")
+    values |= {"child": "B", "parent": "A"}
+    reasons = {events.Refused: ("pool", "context", "max_num_seqs"), events.Finished: ("stop", "length")}
+    reasons[events.KeptWaiting] = ("blocks", "max_num_seqs", "budget", "catching up", "preemption")
     told = set()
     for reason in reasons.get(kind, ("",)):
         facts = {field.name: values.get(field.name, 3) for field in dataclasses.fields(kind)} | {"reason": reason}
@@ -346,6 +347,15 @@ def test_sentences_name_blocks_and_numbers():
     assert "positions 16 to 29 again, and of its newest token" in sentence(events.Scheduled("C", 16, 15, 31, 20))
     assert "whole prompt" in sentence(events.Scheduled("C", 0, 20, 20, 20))
     assert "4 are left" in sentence(events.Scheduled("C", 0, 16, 20, 20))
+    assert (
+        sentence(events.Forked("A.2", "A.1", 1, 5))
+        != sentence(events.Forked("A.1", "A.2", 3, 5))
+        == ("A.2 is forked from A.1 and shares all 3 of its blocks: nothing is copied, and none is taken")
+    )
+    assert sentence(events.BlockCopied("A.1", 1, 4, 3, 2, 5)) == (
+        "A.1 is to write into its logical block 1, physical block 4, which 2 owners share: "
+        "it is copied to block 3 first, from the front of the free queue, 5 left"
+    )
     assert '" be\\n"' in sentence(events.Sampled("A", 7, 3), " be\n")
 
 

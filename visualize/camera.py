@@ -5,6 +5,7 @@ the same object in the next one, so that a long history stays small. It imports 
 """
 
 from minipaged.events import Sampled
+from minipaged.serving.group import unfinished
 from visualize.snapshot import Block, Event, FirstOf, SequenceState, Snapshot, Usage
 
 
@@ -18,7 +19,7 @@ class Camera:
         if engine.scheduler.log is None:
             raise ValueError("this engine collects no events: it must be made with events=True")
         self.engine = engine
-        self._requests = {}  # every request ever seen, by name: the engine forgets the finished ones
+        self._sequences = {}  # all ever seen, by name: the engine forgets the finished ones
         self._records = {}  # per sequence: its record in the last snapshot
         self._texts = {}  # per sequence: the text of each token, and the tokens whose character isn't complete
         self._last = None
@@ -27,7 +28,7 @@ class Camera:
         """The snapshot after the step that returned `result`, or, without one, before the first step."""
         engine, memory, last = self.engine, self.engine.memory, self._last
         self._meet(result.plan.rows if result else ())
-        sequences = tuple(self._sequence(seq) for request in self._requests.values() for seq in request.sequences)
+        sequences = tuple(self._sequence(seq) for seq in self._sequences.values())
         usage = memory.usage()
         self._last = Snapshot(
             step=last.step + 1 if last else 0,
@@ -36,7 +37,7 @@ class Camera:
             budget=engine.scheduler.max_num_batched_tokens,
             blocks=self._blocks(sequences),
             sequences=sequences,
-            queue=tuple(seq.name for request in engine.scheduler.waiting for seq in request.sequences),
+            queue=tuple(seq.name for request in engine.scheduler.waiting for seq in unfinished(request)),
             free_order=tuple(memory.allocator.free_order()),
             host=None,
             events=tuple(self._event(fact) for fact in (result.events if result else ())),
@@ -51,12 +52,12 @@ class Camera:
         return self._last
 
     def _meet(self, rows):
-        """Remember every request that can be seen now, or that ran in this step and may have left in it."""
+        """Remember every sequence that can be seen now, or that ran in this step and may have left in it."""
         scheduler = self.engine.scheduler
         for request in (*(row.sequence.request for row in rows), *scheduler.running, *scheduler.waiting):
-            if self._requests.get(request.request_id) is not request:  # never seen, or the name is used once more
-                self._requests[request.request_id] = request
-                for seq in request.sequences:
+            for seq in request.sequences:
+                if self._sequences.get(seq.name) is not seq:  # never seen, or the name is used once more
+                    self._sequences[seq.name] = seq
                     self._records.pop(seq.name, None)
                     self._texts[seq.name] = ([], [])
 
@@ -80,7 +81,7 @@ class Camera:
         if before and before.status == "finished":
             return before
         request, scheduler = seq.request, self.engine.scheduler
-        is_unfinished = request in scheduler.running or request in scheduler.waiting
+        is_unfinished = seq.finish_reason is None and (request in scheduler.running or request in scheduler.waiting)
         is_resident = seq.name in self.engine.memory.sequences()
         record = SequenceState(
             name=seq.name,

@@ -63,7 +63,7 @@ class SequenceState:
 
     name: str
     request: str
-    index: int  # among its request's sequences: 0, for now
+    index: int  # among its request's sequences
     status: str  # "waiting", "running", "preempted" or "finished"
     device: str | None  # "gpu": it has blocks in the pool, wherever that is; None: it has none
     block_table: tuple
@@ -124,7 +124,7 @@ class Snapshot:
     num_blocks: int
     budget: int  # the most tokens one step may compute
     blocks: tuple
-    sequences: tuple  # in the order in which they arrived
+    sequences: tuple  # in the order in which they arrived or were forked
     queue: tuple  # names of the waiting, the next to enter first
     free_order: tuple  # ids of the free blocks, the next to be taken first
     host: None  # a second pool, once there is swapping

@@ -39,7 +39,7 @@ def check_sound(snapshot, last=None):
         must(all(type(i) is int and 0 <= i < num_blocks for i in seq.block_table))
         must(0 <= seq.num_computed_tokens <= min(seq.num_tokens, len(seq.block_table) * block_size))
         must(0 <= seq.num_prompt_tokens <= seq.num_tokens)
-        for logical, block in enumerate(seq.block_table):
+        for logical, block in enumerate(seq.block_table):  # whoever shares a block has all that it holds
             must(logical * block_size + filled[block] <= seq.num_tokens)
     for event in snapshot.events:
         must(event.why)  # made here, because a fact that can't be told raises

@@ -55,6 +55,8 @@ def refused(e):
             f"{e.request} is refused: its prompt of {count(e.num_prompt_tokens, 'token')} leaves no room to generate "
             f"in the model's context of {e.allowed:,}"
         )
+    if e.reason == "max_num_seqs":
+        return f"{e.request} is refused: its {e.needed:,} sequences must run together, and only {e.allowed:,} may"
     return (
         f"{e.request} is refused: it could need {count(e.needed, 'block')}, and the whole pool has only {e.allowed:,}"
     )
@@ -73,6 +75,7 @@ def kept_waiting(e):
         "blocks": f"it needs {count(e.needed, 'block')}, {free(e.num_free, 'was were')} then",
         "max_num_seqs": "no more sequences may run at once",
         "budget": "this step's budget of tokens is spent",
+        "catching up": "the last to enter comes back as a group, which is forked first",
         "preemption": "someone had to yield in this step, so nobody may enter",
     }[e.reason]
     return f"{e.request} keeps waiting: {reason}"
@@ -103,6 +106,21 @@ def blocks_taken(e):
     if e.last_was_full:
         return f"{e.sequence}'s logical block {e.first_logical - 1} is full: {taken} taken from {queue}"
     return f"{e.sequence}'s new tokens go past its logical block {e.first_logical - 1}: {taken} taken from {queue}"
+
+
+def forked(e):
+    if not e.num_blocks:
+        return f"{e.child} begins as {e.parent} does, which holds no block yet"
+    shared = "its only block" if e.num_blocks == 1 else f"all {e.num_blocks:,} of its blocks"
+    return f"{e.child} is forked from {e.parent} and shares {shared}: nothing is copied, and none is taken"
+
+
+def block_copied(e):
+    return (
+        f"{e.sequence} is to write into its logical block {e.logical}, physical block {e.source}, which "
+        f"{e.num_owners:,} owners share: it is copied to block {e.destination} first, "
+        f"from the front of the free queue, {e.num_free:,} left"
+    )
 
 
 def blocks_released(e):
@@ -151,6 +169,8 @@ SENTENCES = {
     events.KeptWaiting: kept_waiting,
     events.Scheduled: scheduled,
     events.BlocksTaken: blocks_taken,
+    events.Forked: forked,
+    events.BlockCopied: block_copied,
     events.BlocksReleased: blocks_released,
     events.Preempted: preempted,
     events.Sampled: sampled,

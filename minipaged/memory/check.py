@@ -32,6 +32,7 @@ def check(memory, shadow=None):
         _demand((count == 0) == (block in is_free), f"block {block} has {count} owners and is {queue}")
     _demand(set(named) <= set(range(memory.num_blocks)), f"a table names a block that isn't in the pool: {set(named)}")
 
+    logical_of = {}  # a block is shared with what came before it, so all tables name it at the same place
     for seq_id, table in tables.items():
         blocks = blocks_for(table.num_tokens, memory.block_size)
         _demand(
@@ -39,6 +40,9 @@ def check(memory, shadow=None):
             f"{seq_id}: {table.num_tokens} tokens fill {blocks} blocks of {memory.block_size}, not {len(table.blocks)}",
         )
         _demand(len(set(table.blocks)) == len(table.blocks), f"{seq_id}: a block is twice in its table {table.blocks}")
+        for logical, block in enumerate(table.blocks):
+            first = logical_of.setdefault(block, logical)
+            _demand(first == logical, f"{seq_id}: its logical block {logical} is {block}, elsewhere logical {first}")
         if shadow is not None:
             shadow.demand_holds(seq_id, table)
 
@@ -46,27 +50,47 @@ def check(memory, shadow=None):
     within = 0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots - usage.cached_slots
     _demand(within, f"usage doesn't add up: {usage}")
     _demand(usage.allocated_slots == len(named) * memory.block_size, f"{len(named)} blocks are in tables, but {usage}")
+    stored = sum(table.num_tokens for table in tables.values())
+    _demand(usage.used_slots + usage.saved_slots == stored, f"all tables together have {stored} tokens, but {usage}")
+    shared = sum(named.values()) - len(named)
+    _demand(usage.saved_blocks == shared, f"tables name blocks {shared} times more than there are of them, but {usage}")
 
 
 class ShadowSlots:
-    """Remembers for every slot which position of which sequence was last written there.
+    """Remembers for every slot which position of which sequence was last written there, and who inherited it.
 
-    A stale slot, or one that two sequences believe to own, shows without a model and without tensors.
+    A stale slot, one that two sequences believe to own, and a write into a block that others still read show without a
+    model and without tensors.
     """
 
     def __init__(self):
-        self._holds = {}
+        self._holds = {}  # slot -> {sequence: position}, several where a block is shared
 
-    def write(self, seq_id, table, start, stop):
+    def write(self, memory, seq_id, start, stop):
         """Positions start .. stop - 1 of a sequence are written into the slots that its table names."""
+        table = memory.table(seq_id)
         for position, slot in zip(range(start, stop), table.slots(start, stop)):
-            self._holds[slot] = (seq_id, position)
+            owners = memory.allocator.ref_count(slot // memory.block_size)
+            _demand(owners == 1, f"{seq_id} writes position {position} into a block with {owners} owners, slot {slot}")
+            self._holds[slot] = {seq_id: position}
+
+    def copy(self, source, destination, block_size):
+        """A block is copied: whatever the source's slots hold, the destination's hold as well."""
+        for offset in range(block_size):
+            self._holds[destination * block_size + offset] = dict(self._holds.get(source * block_size + offset, {}))
+
+    def fork(self, parent, child):
+        """Whatever the parent's slots hold of it is the child's as well."""
+        for holds in self._holds.values():
+            holds.pop(child, None)  # of an earlier sequence with this name
+            if parent in holds:
+                holds[child] = holds[parent]
 
     def demand_holds(self, seq_id, table):
         """Raise BrokenInvariant unless every position of the table finds itself in its slot."""
         for position, slot in enumerate(table.slots(0, table.num_tokens)):
-            holds = self._holds.get(slot)
-            _demand(holds == (seq_id, position), f"slot {slot} holds {holds}, its table says ({seq_id}, {position})")
+            holds = self._holds.get(slot, {})
+            _demand(holds.get(seq_id) == position, f"slot {slot} holds {holds}, its table says ({seq_id}, {position})")
 
 
 def _demand(holds, message):

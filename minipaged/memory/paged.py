@@ -1,26 +1,33 @@
-"""PagedMemory: the verbs with which a scheduler asks for memory, built from an allocator and one block table a
-sequence.
+"""PagedMemory: the verbs with which a scheduler asks for memory, built from an allocator, one block table a sequence,
+and copy-on-write between them.
 
 A sequence is known by its name only. Each verb either does all that it was asked or changes nothing. Nothing here
 touches K or V: the memory says which slot, the cache holds the bytes.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from minipaged.arguments import whole
-from minipaged.events import BlocksReleased, BlocksTaken
+from minipaged.events import BlockCopied, BlocksReleased, BlocksTaken, Forked
 from minipaged.memory.allocator import BlockAllocator
 from minipaged.memory.block_table import BlockTable, blocks_for
+from minipaged.memory.copy_on_write import fork, make_writable
 
 
 @dataclass(frozen=True)
 class Usage:
-    """The pool's slots, by use. Allocated but not used is the tail waste: the rest of last blocks."""
+    """The pool's slots, by use. Allocated but not used is the tail waste: the rest of last blocks.
+
+    A block that several tables name counts once. What that saves is what they would hold more, each with its own.
+    """
 
     used_slots: int  # hold a token's K and V
     allocated_slots: int  # belong to some block table
     cached_slots: int  # belong to none, but their content can still be hit
     total_slots: int
+    saved_slots: int = field(default=0, kw_only=True)  # the sum over all sequences is used_slots and so many more
+    saved_blocks: int = field(default=0, kw_only=True)  # blocks of all tables, less the distinct ones
 
 
 class PagedMemory:
@@ -88,33 +95,66 @@ class PagedMemory:
         self._tables[seq_id] = table
         return 0
 
+    def fork(self, parent_id, child_id):
+        """Open a table for a new sequence that names all blocks of another one. Nothing is copied, no block is taken.
+
+        Raises ValueError, with nothing changed, for a parent that isn't here and a child that is.
+        """
+        if child_id in self._tables:
+            raise ValueError(f"sequence {child_id!r} is in this memory already")
+        self._tables[child_id] = child = fork(self.table(parent_id), self.allocator)
+        if self.log is not None:
+            self.log.append(Forked(parent_id, child_id, len(child.blocks), self.allocator.num_free))
+
     def grow(self, requests):
         """Give slots to new tokens of several sequences: [(seq_id, num_new_tokens), ...]. All get them, or none.
 
-        Returns the (source, destination) pairs of blocks to copy before the slots are written (none, while no block is
-        shared), or None if the pool has too few free blocks, with nothing changed. Raises ValueError, with nothing
-        changed, for a sequence that isn't here or is named twice, and for less than 1 token.
+        Returns the (source, destination) pairs of blocks to copy before the slots are written: one for each sequence
+        that would write into a block that others share, in which the last owner writes in place. Returns None if the
+        pool has too few free blocks, with nothing changed. Raises ValueError, with nothing changed, for a sequence that
+        isn't here or is named twice, and for less than 1 token.
         """
-        if len(requests) == 1:  # nearly every call: one token more, and the last block has room for it
+        if len(requests) == 1:  # nearly every call: one token more, in a last block with room for it and no other owner
             [(seq_id, num_new_tokens)] = requests
             table = self._tables.get(seq_id)
-            if table and num_new_tokens == 1 and table.num_tokens < len(table.blocks) * self.block_size:
+            has_room = table and num_new_tokens == 1 and table.num_tokens < len(table.blocks) * self.block_size
+            if has_room and self.allocator.ref_count(table.blocks[-1]) == 1:
                 table.num_tokens += 1
                 return []
+        return self._grow(requests)
+
+    def _grow(self, requests):
         if len({seq_id for seq_id, _ in requests}) < len(requests):
             raise ValueError(f"grow {requests}: a sequence may be named only once")
-        needed = []
+        needed, to_write = [], []  # to_write: the blocks, not yet full, in which these sequences go on writing
         for seq_id, num_new_tokens in requests:
             table = self.table(seq_id)
             num_new_tokens = whole("num_new_tokens", num_new_tokens, least=1)
             needed.append((seq_id, table, num_new_tokens, table.blocks_needed(table.num_tokens + num_new_tokens)))
-        if sum(num_blocks for *_, num_blocks in needed) > self.allocator.num_free:
+            to_write += table.blocks[table.num_tokens // self.block_size :]
+        num_copies = self._num_copies(to_write) if to_write else 0
+        if num_copies + sum(num_blocks for *_, num_blocks in needed) > self.allocator.num_free:
             return None
+        copies = []
         for seq_id, table, num_new_tokens, num_blocks in needed:
+            if num_copies and (pair := make_writable(table, table.num_tokens, self.allocator)):
+                copies.append(pair)
+                self._copied(seq_id, table, *pair)
             if num_blocks:
                 self._append(seq_id, table, self.allocator.allocate(num_blocks))
             table.num_tokens += num_new_tokens
-        return []
+        return copies
+
+    def _num_copies(self, blocks):
+        """Each time that a block is named here stands for an owner that writes in it; the last one needs no copy."""
+        return sum(min(times, self.allocator.ref_count(block) - 1) for block, times in Counter(blocks).items())
+
+    def _copied(self, seq_id, table, source, destination):
+        self._handed_out.add(destination)
+        if self.log is not None:
+            logical, owners = table.num_tokens // self.block_size, self.allocator.ref_count(source) + 1
+            facts = logical, source, destination, owners, self.allocator.num_free
+            self.log.append(BlockCopied(seq_id, *facts))
 
     def _append(self, seq_id, table, blocks):
         first_logical = len(table.blocks)
@@ -156,7 +196,7 @@ class PagedMemory:
         return handed_out, released
 
     def sequences(self):
-        """The names of all sequences that have a table, in the order of their admission."""
+        """The names of all sequences that have a table, in the order in which these were opened."""
         return list(self._tables)
 
     def filled(self):
@@ -170,10 +210,13 @@ class PagedMemory:
 
     def usage(self):
         """How the pool's slots are used at this moment; a block named by several tables counts once."""
-        filled = self.filled()
+        filled, tables = self.filled(), self._tables.values()
+        used_slots = sum(filled.values())
         return Usage(
-            used_slots=sum(filled.values()),
+            used_slots,
             allocated_slots=len(filled) * self.block_size,
             cached_slots=0,
             total_slots=self.num_blocks * self.block_size,
+            saved_slots=sum(table.num_tokens for table in tables) - used_slots,
+            saved_blocks=sum(len(table.blocks) for table in tables) - len(filled),
         )

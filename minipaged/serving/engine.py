@@ -14,7 +14,7 @@ from minipaged.serving import sampler, stopping
 from minipaged.serving.batch import Batch
 from minipaged.serving.outputs import RequestOutput
 from minipaged.serving.plan import Plan
-from minipaged.serving.sequence import Request, SamplingParams, Status
+from minipaged.serving.sequence import Request, SamplingParams, Status, sequence_name
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,17 @@ class Engine:
         """Queue a request. prompt: a text, a list of token ids, {"prompt": text} or {"prompt_token_ids": ids}.
 
         Returns its request_id. Raises ValueError, with nothing added, for a wrong prompt or wrong params, a request_id
-        in use, a prompt that fills the context, or more tokens than the pool can hold; the last two are events too
-        (Refused).
+        in use, a prompt that fills the context, more answers than may run together, or more tokens than the pool can
+        hold; the last three are events too (Refused).
         """
+        n = params.n if isinstance(params, SamplingParams) else 1
         if request_id is None:
-            request_id = next(name for name in self._names if name not in self._requests)
+            request_id = next(name for name in self._names if not self._in_use(name, n))
         if not (isinstance(request_id, str) and request_id):
             raise ValueError(f"request_id={request_id!r}: must be a text of at least 1 character")
-        if request_id in self._requests:
-            raise ValueError(f"request_id={request_id!r} is in use by an unfinished request")
+        if name := self._in_use(request_id, n):
+            why = "" if name == request_id else f": {name!r}, as one of its sequences would be called"
+            raise ValueError(f"request_id={request_id!r} is in use by an unfinished request{why}")
         request = self._request(prompt, params, request_id, self.log)
         self.scheduler.add(request)
         self._requests[request_id] = request
@@ -77,6 +79,14 @@ class Engine:
     def check(self, prompt, params=None):
         """Raise the ValueError that `add` would raise for a wrong prompt or one that can never run, and add nothing."""
         self.scheduler.check(self._request(prompt, params, "", log=None))
+
+    def _in_use(self, request_id, n):
+        """A name that a request with n sequences would give and that an unfinished one has given, or None."""
+        group = self._requests.get(request_id.rpartition(".")[0])  # of B.2: B, one of whose sequences it may be
+        if group and request_id in map(group.name_of, range(group.num_sequences)):
+            return request_id
+        own = [sequence_name(request_id, i, n) for i in range(min(n, self.scheduler.max_num_seqs))]
+        return next((name for name in (request_id, *own) if name in self._requests), None)
 
     def _request(self, prompt, params, request_id, log):
         """The Request that a prompt stands for. Where the prompt fills the context, ValueError is raised and noted."""
@@ -141,9 +151,9 @@ class Engine:
             logits = self.model(batch, self.cache)
             continuations = sampler.choose(plan, logits)
             reasons = [stopping.reason(each.parent, each.token, self.tokenizer) for each in continuations]
-            marks, num_events = [(sequence, sequence.mark()) for sequence in plan.due], len(self.log or ())
+            requests = list(dict.fromkeys(sequence.request for sequence in plan.due))
+            marks, num_events = [(request, request.mark()) for request in requests], len(self.log or ())
             self.scheduler.commit(plan, continuations, reasons)
-            requests = [sequence.request for sequence in plan.due]
             for request in requests:
                 if request.status is Status.FINISHED:
                     del self._requests[request.request_id]
@@ -153,10 +163,10 @@ class Engine:
         return StepResult(plan, self._take_events(), requests, self.tokenizer)
 
     def _undo(self, unfinished, marks, num_events):
-        """A step broke off: who was unfinished is so again, without the tokens that it may have been given."""
+        """A step broke off: who was unfinished is so again, without the tokens and forks that it may have had."""
         self._requests = unfinished
-        for sequence, mark in marks:
-            sequence.go_back_to(mark)
+        for request, mark in marks:
+            request.go_back_to(mark)
         if marks and self.log is not None:
             del self.log[num_events:]  # what commit told of has not happened
         self.scheduler.start_over(unfinished.values())

@@ -16,7 +16,7 @@ class Logprob(NamedTuple):
 
 @dataclass(frozen=True)
 class CompletionOutput:
-    """One answer.
+    """One answer, the index-th of its request's.
 
     text ends before the stop string that ended it, and while it grows, before anything that could still be taken back;
     token_ids are all that were generated. cumulative_logprob: of these tokens under the model itself. finish_reason:
@@ -35,8 +35,8 @@ class CompletionOutput:
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """A request and its answers: one, for now. prompt is None if token ids were given, a text is None if the engine
-    has no tokenizer."""
+    """A request and its answers, SamplingParams.n of them in order. prompt is None if token ids were given, a text is
+    None if the engine has no tokenizer."""
 
     request_id: str
     prompt: str | None

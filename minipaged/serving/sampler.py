@@ -10,30 +10,36 @@ import random
 
 import torch
 
+from minipaged.serving.group import sample_indices
 from minipaged.serving.plan import Continuation
 
 
 def choose(plan, logits):
     """The next token of every due sequence: logits [num_due, vocab_size] -> list of Continuation, in the plan's order.
 
-    The log-probability returned is the model's own, before temperature. Raises FloatingPointError for NaN, which in a
-    poisoned cache means that attention read a slot that nobody had written.
+    At the end of a prompt all samples of a request are drawn from one row of logits: so many Continuations of one
+    sequence. The log-probability returned is the model's own, before temperature. Raises FloatingPointError for NaN,
+    which in a poisoned cache means that attention read a slot that nobody had written.
     """
     if not plan.due:
         return []
     logprobs = logits.log_softmax(dim=-1)
     if any(map(math.isnan, logprobs[:, 0].tolist())):  # one NaN among a row's logits spreads to all of its logprobs
         raise FloatingPointError("the logits are NaN")
+    samples = [(row, index) for row, sequence in enumerate(plan.due) for index in sample_indices(sequence)]
+    rows, sequences = [row for row, _ in samples], [plan.due[row] for row, _ in samples]
     tokens = torch.from_numpy(logits.cpu().numpy().argmax(axis=-1))  # ten times as fast as torch's own on a CPU
-    drawn = [i for i, sequence in enumerate(plan.due) if sequence.request.params.temperature > 0]
+    tokens = tokens if len(rows) == len(plan.due) else tokens[rows]
+    drawn = [i for i, sequence in enumerate(sequences) if sequence.request.params.temperature > 0]
     if drawn:
-        sequences = [plan.due[i] for i in drawn]
-        tokens[drawn] = draw(distribution(logits[drawn], [each.request.params for each in sequences]), sequences)
-    chosen = logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-    continuations = list(map(Continuation, plan.due, tokens.tolist(), chosen.tolist()))
+        uniforms = [uniform(sequences[i].request.seed, samples[i][1], sequences[i].num_tokens) for i in drawn]
+        params = [sequences[i].request.params for i in drawn]
+        tokens[drawn] = draw(distribution(logits[[rows[i] for i in drawn]], params), uniforms)
+    chosen = logprobs[rows, tokens]
+    continuations = list(map(Continuation, sequences, tokens.tolist(), chosen.tolist()))
     for i, (sequence, token, logprob, _) in enumerate(continuations):
         if (n := sequence.request.params.logprobs) is not None:
-            continuations[i] = Continuation(sequence, token, logprob, ranked(logprobs[i], token, n))
+            continuations[i] = Continuation(sequence, token, logprob, ranked(logprobs[rows[i]], token, n))
     return continuations
 
 
@@ -48,9 +54,9 @@ def ranked(logprobs, token, n):
     return likeliest | {token: (value.item(), 1 + int((logprobs > value).sum()))}
 
 
-def uniform(sequence):
-    """A number in [0, 1) for a sequence's next token. Python's Random takes a text as its seed without using hash()."""
-    return random.Random(f"{sequence.request.seed}/{sequence.index}/{sequence.num_tokens}").random()
+def uniform(seed, index, position):
+    """A number in [0, 1) for a sample's token there. Python's Random takes a text as its seed without using hash()."""
+    return random.Random(f"{seed}/{index}/{position}").random()
 
 
 def distribution(logits, params):
@@ -78,12 +84,12 @@ def distribution(logits, params):
     return torch.zeros_like(probabilities).scatter(-1, order, probabilities / probabilities.sum(dim=-1, keepdim=True))
 
 
-def draw(probabilities, sequences):
-    """One token for each sequence by inverse transform: probabilities [n, vocab_size] -> tokens [n].
+def draw(probabilities, uniforms):
+    """One token for each row by inverse transform: probabilities [n, vocab_size] and n numbers -> tokens [n].
 
-    It is the first token at which the cumulative probability exceeds the sequence's uniform number.
+    It is the first token at which the cumulative probability exceeds the row's number.
     """
-    uniforms = torch.tensor([[uniform(sequence)] for sequence in sequences], dtype=torch.float64)
+    uniforms = torch.tensor(uniforms, dtype=torch.float64).unsqueeze(-1)
     cumulative = probabilities.cumsum(dim=-1)
     # Times the total, which rounding leaves only near 1.
     return torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True).squeeze(-1)

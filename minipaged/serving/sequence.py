@@ -28,6 +28,7 @@ class SamplingParams:
     the batch; None: the engine gives one. max_tokens: the most tokens to generate. ignore_eos: go on after the end of
     text. stop: a text, or several, that ends the generation where it first appears; it is not part of the answer.
     logprobs: tell, for each generated token, its log-probability and those of so many likeliest ones; None: don't.
+    n: so many answers to one prompt, which is computed once; they differ only by chance, so n > 1 needs a temperature.
 
     Raises ValueError for a value that isn't allowed.
     """
@@ -40,6 +41,7 @@ class SamplingParams:
     top_k: int = 0
     stop: str | list | None = None
     logprobs: int | None = None
+    n: int = 1
     stop_strings: tuple = field(init=False, repr=False, compare=False)  # `stop` as a tuple
 
     def __post_init__(self):
@@ -53,6 +55,8 @@ class SamplingParams:
         whole("top_k", self.top_k, least=-1)
         if self.logprobs is not None:
             whole("logprobs", self.logprobs, least=0)
+        if whole("n", self.n, least=1) > 1 and temperature == 0:
+            raise ValueError(f"n={self.n} with temperature=0: greedy answers would all be the same, so n must be 1")
         given = [] if self.stop is None else self.stop
         stop_strings = tuple(given) if isinstance(given, (list, tuple)) else (given,)
         for text in stop_strings:
@@ -61,6 +65,11 @@ class SamplingParams:
         # Kept as they were checked, whatever becomes of the list. (That is how a frozen dataclass sets its fields.)
         for name, value in {"temperature": temperature, "top_p": top_p, "stop_strings": stop_strings}.items():
             object.__setattr__(self, name, value)
+
+
+def sequence_name(request_id, index, num_sequences):
+    """A for a request with one sequence; A.1, A.2, ... where there can be several (the paper's A1, A2)."""
+    return request_id if num_sequences == 1 else f"{request_id}.{index + 1}"
 
 
 @dataclass(eq=False)
@@ -73,26 +82,25 @@ class Sequence:
     """
 
     request: "Request" = field(repr=False)
-    index: int
+    index: int  # among the request's sequences, from 0
     token_ids: list
     num_computed_tokens: int = 0
     cumulative_logprob: float = 0.0  # of the generated tokens, under the model itself
     logprobs: list = field(default_factory=list)  # if asked for: Continuation.logprobs of each generated token
-    finish_reason: str | None = None  # "stop", "length" or "abort"
+    finish_reason: str | None = None  # "stop", "length", "abort", or "dropped": others were preferred to it
     stop_reason: str | None = None  # the text that stopped it, if one did
 
     def __post_init__(self):
-        self.name = self.request.request_id  # what the memory and the events call this sequence
+        self.name = self.request.name_of(self.index)  # what the memory and the events call this sequence
 
     def mark(self):
         """How far it has come, for go_back_to."""
-        return self.num_tokens, self.cumulative_logprob, len(self.logprobs)
+        return self.num_tokens, len(self.logprobs), self.cumulative_logprob, self.finish_reason, self.stop_reason
 
     def go_back_to(self, mark):
         """Take back the tokens that came after a mark was made. What is computed is left to Scheduler.start_over."""
-        num_tokens, self.cumulative_logprob, num_logprobs = mark
+        num_tokens, num_logprobs, self.cumulative_logprob, self.finish_reason, self.stop_reason = mark
         del self.token_ids[num_tokens:], self.logprobs[num_logprobs:]
-        self.finish_reason = self.stop_reason = None
 
     @property
     def num_tokens(self):
@@ -109,10 +117,10 @@ class Sequence:
 
 @dataclass(eq=False)
 class Request:
-    """What a user asked for, and the sequences that answer it (one, for now).
+    """What a user asked for, and the sequences that answer it.
 
-    max_tokens is the parameters' number, cut where the model's context ends. seed is theirs, or one that the engine
-    gave.
+    There is one at first, with the prompt; each further one begins as a fork of another. max_tokens is the parameters'
+    number, cut where the model's context ends. seed is theirs, or one that the engine gave.
     """
 
     request_id: str
@@ -126,6 +134,32 @@ class Request:
 
     def __post_init__(self):
         self.sequences = [Sequence(self, 0, list(self.prompt_token_ids))]
+
+    def name_of(self, index):
+        """The name of one of its sequences."""
+        return sequence_name(self.request_id, index, self.num_sequences)
+
+    def fork(self, parent):
+        """Add a sequence that has come as far as `parent` has. Its blocks are the memory's business. Returns it."""
+        child = Sequence(self, len(self.sequences), list(parent.token_ids))
+        child.cumulative_logprob, child.logprobs = parent.cumulative_logprob, list(parent.logprobs)
+        self.sequences.append(child)
+        return child
+
+    def mark(self):
+        """How far all its sequences have come, for go_back_to."""
+        return [sequence.mark() for sequence in self.sequences]
+
+    def go_back_to(self, marks):
+        """Take back what came after the marks were made: forks, and tokens."""
+        del self.sequences[len(marks) :]
+        for sequence, mark in zip(self.sequences, marks):
+            sequence.go_back_to(mark)
+
+    @property
+    def num_sequences(self):
+        """How many sequences it may have at a time."""
+        return self.params.n
 
     @property
     def num_prompt_tokens(self):

@@ -1,0 +1,75 @@
+"""What a request asks for that has several sequences: it is served together or not at all.
+
+Its samples share one prompt. That is computed once, by one sequence, and the others are forked from it; from then on
+each has tokens of its own. Here they are only counted, and nothing is changed: the scheduler asks, and decides. Lesson
+07 walks through it. (Paper: section 4.5: sequences of one group are preempted and come back together.)
+"""
+
+from minipaged.memory.block_table import blocks_for
+from minipaged.serving.plan import Row
+
+
+def refused(request, memory, max_num_seqs):
+    """Why a request can never run, if so: (in words, in a word, how much it needs, how much there is); else None."""
+    n, num_prompt_tokens, max_tokens = request.num_sequences, request.num_prompt_tokens, request.max_tokens
+    if n > max_num_seqs:
+        why = f"n={n}: at most max_num_seqs={max_num_seqs} sequences run together, and these must"
+        return why, "max_num_seqs", n, max_num_seqs
+    if memory.fits_ever(num_prompt_tokens, max_tokens, n):
+        return None
+    needed = memory.blocks_at_most(num_prompt_tokens, max_tokens, n)
+    why = (
+        f"the request can never fit: {num_prompt_tokens} prompt tokens and max_tokens={max_tokens}"
+        f"{f' for each of n={n} answers' if n > 1 else ''} need {needed} blocks of {memory.block_size}, "
+        f"the pool has {memory.num_blocks}"
+    )
+    return why, "pool", needed, memory.num_blocks
+
+
+def unfinished(request):
+    """The sequences that go on, in the order of their index."""
+    return [sequence for sequence in request.sequences if sequence.finish_reason is None]
+
+
+def is_apart(group):
+    """Has a group that had to yield come back, with only its first sequence in the memory so far?"""
+    return len(group) > 1 and not group[-1].num_computed_tokens
+
+
+def rows_of(request, budget):
+    """Who computes which tokens in this step, `budget` of them in all: a list of Rows.
+
+    Each sequence takes what it lacks, in order, and leaves one token for each behind it: so whoever has caught up goes
+    on in every step. budget: at least one token for each unfinished sequence, or for the one that computes the prompt.
+    """
+    group, rows = unfinished(request), []
+    if is_apart(group):  # the prompt, and there the others are forked
+        start = group[0].num_computed_tokens
+        return [Row(group[0], start, min(request.num_prompt_tokens - start, budget))]
+    for num_behind, sequence in zip(reversed(range(len(group))), group):
+        start = sequence.num_computed_tokens
+        rows.append(Row(sequence, start, min(sequence.num_tokens - start, budget - num_behind)))
+        budget -= rows[-1].num_tokens
+    return rows
+
+
+def blocks_wanted(request, block_size):
+    """How many blocks all known tokens fill: the prompt's full blocks once, the rest for each sequence by itself."""
+    shared = request.num_prompt_tokens // block_size
+    return shared + sum(blocks_for(sequence.num_tokens, block_size) - shared for sequence in unfinished(request))
+
+
+def num_known(request):
+    """How many different tokens are to be computed from nothing: the prompt once, and everybody's own."""
+    return request.num_prompt_tokens + sum(sequence.num_output_tokens for sequence in unfinished(request))
+
+
+def num_computed(request):
+    """How many different tokens have K and V in the cache, counted in the same way."""
+    first, *others = [each.num_computed_tokens for each in unfinished(request) if each.num_computed_tokens] or [0]
+    return first + sum(computed - request.num_prompt_tokens for computed in others)
+
+
+def sample_indices(sequence):
+    """The samples for which a due sequence's logits are drawn from: at the end of the prompt all, then its own."""
+    return (sequence.index,) if sequence.num_output_tokens else range(sequence.request.num_sequences)
