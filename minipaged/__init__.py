@@ -19,9 +19,12 @@ _HOME = {
     "Scheduler": "minipaged.serving.scheduler",
     "Engine": "minipaged.serving.engine",
     "SamplingParams": "minipaged.serving.sequence",
+    "BeamSearchParams": "minipaged.serving.sequence",
     "LLM": "minipaged.serving.llm",
     "RequestOutput": "minipaged.serving.outputs",
     "CompletionOutput": "minipaged.serving.outputs",
+    "BeamSearchOutput": "minipaged.serving.outputs",
+    "BeamSearchSequence": "minipaged.serving.outputs",
 }
 __all__ = list(_HOME)
 __version__ = "0.1.0"

@@ -71,15 +71,19 @@ def load(settings, dense=False, mine=False):
 
 
 def generate(llm, prompts, params, as_json):
-    """Print an answer for each prompt, in order, each as soon as it and those before it are finished."""
-    if len(prompts) == 1 and not as_json and sys.stdout.isatty():
+    """Print the answers to each prompt, in order, each as soon as it and those before it are finished.
+
+    params: SamplingParams or BeamSearchParams.
+    """
+    if len(prompts) == 1 and params.n == 1 and not as_json and sys.stdout.isatty():
         stream(llm, prompts, params)
         return
     finished, num_printed = {}, 0
     with Bar(len(prompts) * params.max_tokens) as bar:
         for output in llm.stream(prompts, params):
             index = int(output.request_id)  # a new engine numbers its requests from 0
-            num_tokens = params.max_tokens if output.finished else len(output.outputs[0].token_ids)
+            num_tokens = max(len(answer.token_ids) for answer in output.outputs)
+            num_tokens = params.max_tokens if output.finished else num_tokens
             bar.update(index, num_tokens)
             if output.finished:
                 finished[index] = output
@@ -90,17 +94,23 @@ def generate(llm, prompts, params, as_json):
 
 
 def show(index, output, num_prompts, as_json):
-    """Print one finished RequestOutput."""
-    answer = output.outputs[0]
-    if as_json:
-        record = {"index": index, "prompt": output.prompt, "prompt_token_ids": output.prompt_token_ids}
-        for name in ("text", "token_ids", "finish_reason", "stop_reason", "cumulative_logprob"):
-            record[name] = getattr(answer, name)
-        print(json.dumps(record), flush=True)
-    elif num_prompts == 1:
-        print(printable(answer.text), flush=True)
-    else:
-        print(f"prompt {index}: {output.prompt!r}\n{printable(answer.text)}\n", flush=True)
+    """Print one finished RequestOutput or BeamSearchOutput. Where it has several answers, each is numbered from 0."""
+    if num_prompts > 1 and not as_json:
+        print(f"prompt {index}: {output.prompt!r}")
+    for number, answer in enumerate(output.outputs):
+        has_score = hasattr(answer, "score")
+        if as_json:
+            record = {"index": index, "answer": number}
+            record |= {"prompt": output.prompt, "prompt_token_ids": output.prompt_token_ids}
+            for name in ("text", "token_ids", "finish_reason", "stop_reason", "cumulative_logprob"):
+                record[name] = getattr(answer, name)
+            record |= {"score": answer.score} if has_score else {}
+            print(json.dumps(record))
+            continue
+        if len(output.outputs) > 1:
+            print(f"answer {number}{f', score {answer.score:.4f}' if has_score else ''}:")
+        print(printable(answer.text), end="\n\n" if num_prompts * len(output.outputs) > 1 else "\n")
+    sys.stdout.flush()
 
 
 def stream(llm, prompts, params):

@@ -24,8 +24,8 @@ class Exercise:
     """One exercise.
 
     module: where minipaged has the solution. names: what of it the learner writes. lesson: the notebook that it is for.
-    minutes, difficulty: what to expect. part: the field of serving.parts.Parts that the first of the names can fill,
-    None if an engine has no use for it.
+    minutes, difficulty: what to expect. parts: for each of the names the field of serving.parts.Parts that it can fill,
+    in the same order; empty if an engine has no use for them.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Exercise:
     lesson: str
     minutes: int
     difficulty: str
-    part: str | None = None
+    parts: tuple = ()
 
     @property
     def file(self):
@@ -119,7 +119,7 @@ EXERCISES = {
             lesson="03_blocks",
             minutes=25,
             difficulty="medium",
-            part="allocator",
+            parts=("allocator",),
         ),
         Exercise(
             id="ex04",
@@ -130,7 +130,7 @@ EXERCISES = {
             lesson="04_block_table",
             minutes=20,
             difficulty="easy",
-            part="block_table",
+            parts=("block_table",),
         ),
         Exercise(
             id="ex05",
@@ -141,7 +141,18 @@ EXERCISES = {
             lesson="05_paged_attention",
             minutes=40,
             difficulty="hard",
-            part="attend_one",
+            parts=("attend_one",),
+        ),
+        Exercise(
+            id="ex07",
+            topic="copy_on_write",
+            title="fork a table, and copy a block before writing",
+            module="minipaged.memory.copy_on_write",
+            names=("fork", "make_writable"),
+            lesson="07_copy_on_write",
+            minutes=25,
+            difficulty="medium",
+            parts=("fork", "make_writable"),
         ),
     )
 }

@@ -95,4 +95,26 @@ HINTS = {
         "`(weights[:, :, None] * values).sum(0)`. largest = new. At the end: weighted values / `sum[:, None]`, or "
         "zeros if seq_len is 0.",
     ),
+    "ex07": (
+        "`fork`: a table is three things, `block_size`, `blocks` and `num_tokens`. Which of them may both tables "
+        "have in common, and which must each have for itself? And the allocator counts how many tables name a "
+        "block: it can't know of a second table unless you tell it.\n\n"
+        "`make_writable`: first only look. Which logical block does the position lie in? Is it in the table? Which "
+        "physical block is it, and how many owners has that? There are three ways to stop before anything is "
+        "changed.",
+        "`fork`: make an empty `BlockTable` of the same block size, append the ids, set `num_tokens`. `child.blocks "
+        "= table.blocks` would give both tables one list; `append_blocks` copies the ids. Then one call of "
+        "`allocator.share`, with all ids.\n\n"
+        "`make_writable`: the logical block is the quotient of position and block size; compare it with "
+        "`len(table.blocks)`. Python reads `blocks[-1]` as the last entry, so look for negative positions before "
+        "anything else. When a block must be copied, three things are to be done: take a block, put it into the "
+        "table, give up the old one. Only the first of them can fail. Which should come first?",
+        "`fork`: `child = BlockTable(table.block_size)`; `child.append_blocks(table.blocks)`; `child.num_tokens` is "
+        "the table's; `allocator.share(table.blocks)`; return the child.\n\n"
+        "`make_writable`: if `position < 0`, raise `ValueError`. logical = `position // table.block_size`. If that "
+        "is `len(table.blocks)` or more, return `None`. source = `table.blocks[logical]`. If "
+        "`allocator.ref_count(source)` is 1, return `None`. Now `[destination] = allocator.allocate(1)`: if no "
+        "block is free, it raises `OutOfBlocks`, and nothing was changed so far. Put the destination into "
+        "`table.blocks[logical]`, release `[source]`, and return the pair.",
+    ),
 }

@@ -30,19 +30,22 @@ class Mine(Parts):
         parts, solved, notes = {}, [], []
         for exercise in EXERCISES.values():
             try:
-                if exercise.part and exercise.is_solved:
-                    parts[exercise.part] = getattr(exercise.load(), exercise.names[0])
+                if exercise.parts and exercise.is_solved:
+                    theirs = exercise.load()
+                    parts |= {part: getattr(theirs, name) for part, name in zip(exercise.parts, exercise.names)}
                     solved.append(exercise)
             except learner.WrongFile as error:
                 notes.append(f"not used: {error}")
         if "attend_one" in parts:
             parts["attend_one"] = compared(parts["attend_one"])
+        if "make_writable" in parts:
+            parts["make_writable"] = watched(parts["make_writable"])
         return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
 
     @property
     def names(self):
         """The learner's parts, by name."""
-        return ", ".join(exercise.names[0] for exercise in self.exercises)
+        return ", ".join(name for exercise in self.exercises for name in exercise.names)
 
     @property
     def yours(self):
@@ -71,7 +74,7 @@ class Mine(Parts):
 
 
 class WrongAnswer(Exception):
-    """A learner's attention gave something else than minipaged's."""
+    """A learner's function gave something that would spoil the text, and nobody would know why."""
 
 
 def compared(theirs):
@@ -89,6 +92,25 @@ def compared(theirs):
         return out
 
     return attend_one
+
+
+def watched(theirs):
+    """A learner's make_writable: whoever writes next must own the block alone, and know which block it came from.
+    Raises WrongAnswer.
+    """
+
+    def make_writable(table, position, allocator):
+        before, pair = list(table.blocks), theirs(table, position, allocator)
+        logical = position // table.block_size
+        for block in table.blocks[logical : logical + 1]:
+            if (owners := allocator.ref_count(block)) != 1:
+                raise WrongAnswer(f"after make_writable block {block}, about to be written, has {owners} owners")
+        expected = next(((old, new) for old, new in zip(before, table.blocks) if old != new), None)
+        if pair != expected:
+            raise WrongAnswer(f"make_writable turned {before} into {table.blocks} and returned {pair}, not {expected}")
+        return pair
+
+    return make_writable
 
 
 class LearnersEngine(Engine):

@@ -5,10 +5,11 @@ import argparse
 from minipaged import cli
 from minipaged.arguments import MAX_SLOTS, whole
 from minipaged.commandline import Parser, number
-from minipaged.serving.sequence import SamplingParams
+from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 
 BENCHMARKS = ("decode", "bookkeeping")
 BENCHMARKS_TELL = "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds)"
+SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
 PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
 
 
@@ -40,9 +41,11 @@ def parse_args(argv):
 
 
 def add_generate(parser):
-    """The options of `generate`. Those of LLM are left out of args where they aren't given: it has the defaults."""
+    """The options of `generate`. Those that LLM, SamplingParams or BeamSearchParams have a default for are left out of
+    args where they aren't given."""
     default = SamplingParams()
     an_int, a_float = number(int, "a whole number"), number(float, "a number")
+    unset = {"default": argparse.SUPPRESS}
 
     prompts = parser.add_argument_group("prompts")
     prompts.add_argument("--prompt", action="append", default=[], type=some_text, metavar="TEXT",
@@ -53,18 +56,25 @@ def add_generate(parser):
     sampling = parser.add_argument_group("sampling and stopping")
     sampling.add_argument("--max-tokens", type=an_int, default=default.max_tokens, metavar="N",
                           help="the most to generate, if the context allows (default %(default)s)")  # fmt: skip
-    sampling.add_argument("--temperature", type=a_float, default=default.temperature, metavar="T",
-                          help="0 takes the likeliest token (default %(default)s)")  # fmt: skip
-    sampling.add_argument("--top-k", type=an_int, default=default.top_k, metavar="N",
-                          help="draw from the N likeliest tokens; 0: from all (default %(default)s)")  # fmt: skip
-    sampling.add_argument("--top-p", type=a_float, default=default.top_p, metavar="P",
-                          help="draw from the likeliest tokens that make up P (default %(default)s)")  # fmt: skip
-    sampling.add_argument("--stop", action="append", type=some_text, metavar="TEXT",
+    sampling.add_argument("--temperature", type=a_float, metavar="T", **unset,
+                          help=f"0 takes the likeliest token (default {default.temperature})")  # fmt: skip
+    sampling.add_argument("--top-k", type=an_int, metavar="N", **unset,
+                          help=f"draw from the N likeliest tokens; 0: from all (default {default.top_k})")  # fmt: skip
+    sampling.add_argument("--top-p", type=a_float, metavar="P", **unset,
+                          help=f"draw from the likeliest tokens that make up P (default {default.top_p})")  # fmt: skip
+    sampling.add_argument("--n", type=an_int, metavar="N", **unset,
+                          help=f"answers to each prompt, which is computed once (default {default.n})")  # fmt: skip
+    sampling.add_argument("--stop", action="append", type=some_text, metavar="TEXT", **unset,
                           help=r"end before this text; repeatable; \n as in --prompt")  # fmt: skip
     sampling.add_argument("--ignore-eos", action="store_true", help="go on after the end of text")
 
+    beams = parser.add_argument_group("beam search, in the place of sampling")
+    beams.add_argument("--beam-width", type=an_int, metavar="N", **unset,
+                       help="follow the N likeliest beginnings; the answers are N too, the best first")  # fmt: skip
+    beams.add_argument("--length-penalty", type=a_float, metavar="P", **unset,
+                       help="best is the sum of the log-probabilities / length ** P (default 1.0)")  # fmt: skip
+
     engine = parser.add_argument_group("engine")
-    unset = {"default": argparse.SUPPRESS}
     engine.add_argument("--model", metavar="NAME", **unset, help='"tiny" (default) or a folder')
     engine.add_argument("--seed", type=an_int, default=0, metavar="N",
                         help="LLM's: each prompt gets one of its own from it (default %(default)s)")  # fmt: skip
@@ -81,7 +91,7 @@ def add_generate(parser):
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print one line of JSON for each prompt: its tokens, the answer, why it ended",
+        help="print one line of JSON for each answer: its prompt, its tokens, why it ended",
     )
 
 
@@ -89,15 +99,22 @@ def check_together(parser, args):
     """What argparse can't say about options that meet."""
     if not args.prompt and args.prompts_file is None:
         parser.error("no prompt: give --prompt or --prompts-file")
+    for name in SAMPLING_ONLY:
+        if hasattr(args, "beam_width") and hasattr(args, name):
+            parser.error(
+                f"--beam-width with {option(name)}: that draws nothing, and finds one answer a beam; leave one out"
+            )
+    if hasattr(args, "length_penalty") and not hasattr(args, "beam_width"):
+        parser.error("--length-penalty without --beam-width: it compares the answers of a beam search")
     if args.dense and args.mine:
         parser.error("--dense with --mine: --dense has no cache, so none of your parts; leave one of them out")
     if args.dense:
         for name in PAGED_ONLY:
             if hasattr(args, name):
-                option = "--" + name.replace("_", "-")
-                parser.error(
-                    f"--dense with {option} {getattr(args, name)}: --dense has no cache, leave one of them out"
-                )
+                parser.error(f"--dense with {option(name)} {getattr(args, name)}: it has no cache, leave one out")
+        for name in ("n", "beam_width"):
+            if getattr(args, name, 1) > 1:
+                parser.error(f"--dense with {option(name)} {getattr(args, name)}: it computes one answer to a prompt")
     # LLM checks this too; here it is answered before torch is imported.
     num_blocks, block_size = getattr(args, "num_blocks", 256), getattr(args, "block_size", 16)
     slots = num_blocks * block_size
@@ -105,10 +122,16 @@ def check_together(parser, args):
         parser.error(f"--num-blocks times --block-size is {slots:,} slots: at most {MAX_SLOTS:,} are allowed")
 
 
+def option(name):
+    return "--" + name.replace("_", "-")
+
+
 def params_of(args):
-    """The SamplingParams of `generate`'s options. Raises ValueError for a value that isn't allowed."""
-    names = ("max_tokens", "temperature", "top_k", "top_p", "stop", "ignore_eos")
-    return SamplingParams(**{name: getattr(args, name) for name in names})
+    """The SamplingParams or BeamSearchParams of `generate`'s options. Raises ValueError for a value that isn't
+    allowed."""
+    kind = BeamSearchParams if hasattr(args, "beam_width") else SamplingParams
+    names = ("max_tokens", "ignore_eos", *SAMPLING_ONLY, "beam_width", "length_penalty")
+    return kind(**{name: getattr(args, name) for name in names if hasattr(args, name)})
 
 
 def settings_of(args):

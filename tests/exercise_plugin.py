@@ -153,7 +153,7 @@ def told(exercise, path, outcomes):
     """How an exercise stands, and what to do next."""
     total = sum(outcomes.values())
     if outcomes["passed"] == total:
-        steps = ["python -m visualize --mine"] if exercise.part and path == exercise.path else []
+        steps = ["python -m visualize --mine"] if exercise.parts and path == exercise.path else []
         return f"all {total} checks pass; next: {', then '.join([*steps, next_to_read(exercise)])}"
     if outcomes["TODO"] == total:
         return f"not written yet: {path.name}"

@@ -14,7 +14,14 @@ def attend_one(q, k_cache, v_cache, block_table, seq_len, scale, solved=attend_o
     lengths.append(seq_len)
     return solved(q, k_cache, v_cache, block_table, seq_len, scale)
 """
-lengths = []  # of what was attended to, for the learner's file above
+FORKING = """
+from test_mine import forks
+
+def fork(table, allocator, solved=fork):
+    forks.append(table.blocks)
+    return solved(table, allocator)
+"""
+lengths, forks = [], []  # what was attended to, and the blocks of what was forked, for the learner's files above
 PROMPTS = ["HAMLET:\nTo be", "JULIET:\nO Romeo, Romeo", "MACBETH:\n"]
 
 
@@ -23,14 +30,14 @@ def write(folder, exercise_id, text=None):
 
 
 def answers(parts, **settings):
-    """Token ids of greedy answers in a pool so small that somebody has to yield."""
+    """Token ids of two answers to each prompt, in a pool so small that somebody has to yield."""
     from minipaged.serving.llm import LLM
     from minipaged.serving.sequence import SamplingParams
 
     settings = {"num_blocks": 14, "block_size": 4, "dtype": "float64", "max_num_batched_tokens": 64} | settings
     llm = LLM(parts=parts, **settings)
-    outputs = llm.generate(PROMPTS, SamplingParams(temperature=0, max_tokens=16, ignore_eos=True))
-    return [output.outputs[0].token_ids for output in outputs]
+    outputs = llm.generate(PROMPTS, SamplingParams(seed=1, n=2, max_tokens=16, ignore_eos=True))
+    return [answer.token_ids for output in outputs for answer in output.outputs]
 
 
 def mine():
@@ -50,7 +57,7 @@ def test_each_right_solution_runs_the_engine(folder):
     expected = answers(None)
     import honesty
 
-    for exercise in (each for each in EXERCISES.values() if each.part):
+    for exercise in (each for each in EXERCISES.values() if each.parts):
         for path in honesty.solutions("right", exercise):
             shutil.copy(path, folder / exercise.file)
             parts = mine()
@@ -62,7 +69,7 @@ def test_all_of_them_together(folder):
     for exercise_id in EXERCISES:
         write(folder, exercise_id)
     parts = mine()
-    assert parts.yours == "yours: BlockAllocator, BlockTable, attend_one"
+    assert parts.yours == "yours: BlockAllocator, BlockTable, attend_one, fork, make_writable"
     assert answers(parts) == answers(None)
 
 
@@ -80,6 +87,13 @@ def test_the_learners_code_is_what_runs(folder):
     assert type(llm.engine.memory.allocator) is parts.allocator
     assert type(llm.engine.memory.table("A")) is parts.block_table
     assert lengths[:3] == [1, 2, 3]
+
+
+def test_their_fork_is_what_runs(folder):
+    write(folder, "ex07", SOLVED["ex07"] + FORKING)
+    forks.clear()
+    assert answers(mine()) == answers(None)
+    assert len(forks) >= len(PROMPTS) and all(forks)
 
 
 def test_a_file_that_cannot_be_used_is_left_out_and_told(folder):
@@ -107,6 +121,37 @@ def test_attention_that_answers_wrongly_is_told(folder, text, message):
     with pytest.raises(ValueError, match="while the engine used attend_one: WrongAnswer: attend_one") as error:
         answers(mine())
     assert message in str(error.value)
+
+
+WRONG_WRITES = {
+    "nothing is copied": ("    return None\n", "about to be written, has 2 owners"),
+    "it doesn't say what": ("    solved(table, position, allocator)\n", r"and returned None, not \(\d+, \d+\)"),
+    "the wrong way round": (
+        "    pair = solved(table, position, allocator)\n    return pair and pair[::-1]\n",
+        r"and returned \((\d+), (\d+)\), not \(\2, \1\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, message", WRONG_WRITES.values(), ids=list(WRONG_WRITES))
+def test_copies_that_would_spoil_a_text_are_told(folder, text, message):
+    write(
+        folder,
+        "ex07",
+        SOLVED["ex07"] + f"solved = make_writable\ndef make_writable(table, position, allocator):\n{text}",
+    )
+    with pytest.raises(ValueError, match="while the engine used fork, make_writable: WrongAnswer: .*" + message):
+        answers(mine())
+
+
+def test_a_fork_that_the_allocator_was_not_told_of_is_told(folder):
+    write(
+        folder,
+        "ex07",
+        SOLVED["ex07"] + "from copy import deepcopy\ndef fork(table, allocator): return deepcopy(table)\n",
+    )
+    with pytest.raises(ValueError, match=r"used fork, make_writable: BrokenInvariant: block .* but 2 tables name it"):
+        answers(mine())
 
 
 WRONG = {

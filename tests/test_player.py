@@ -205,7 +205,10 @@ def test_the_story_is_told_before_and_after():
 
 
 def test_scenarios_by_name_and_the_nearest():
-    assert list(SCENARIOS) == ["growth", "mixed", "pressure"] and find("growth") is SCENARIOS["growth"]
+    assert (
+        list(SCENARIOS) == ["growth", "mixed", "pressure", "parallel-sampling"]
+        and find("growth") is SCENARIOS["growth"]
+    )
     for wrong, near in (("pressur", "pressure"), ("GROWTH", "growth"), ("", ""), ("zzz", "")):
         with pytest.raises(ValueError, match=f"--scenario '{wrong}': must be one of growth, .*{near}"):
             find(wrong)

@@ -18,6 +18,7 @@ from harness import some_slow
 from rich.cells import cell_len
 
 from minipaged import events
+from minipaged.serving.group import sample_indices, unfinished
 from minipaged.serving.plan import Continuation
 from visualize.ink import ASCII, UNICODE, ink_for, safe
 from visualize.scenarios import MIXED, SCENARIOS, Arrival, Run, Scenario
@@ -51,7 +52,7 @@ class ModelFreeEngine:
 
     def add(self, prompt, params, request_id):
         ids = self.tokenizer.encode(prompt)
-        request = harness.request(request_id, 1, params.max_tokens)
+        request = harness.request(request_id, 1, params.max_tokens, params.n)
         request.prompt_token_ids, request.sequences[0].token_ids = ids, list(ids)
         self.scheduler.add(request)
 
@@ -60,8 +61,9 @@ class ModelFreeEngine:
 
     def step(self):
         plan = self.scheduler.schedule()
-        said = [Continuation(seq, self.text[seq.num_tokens % len(self.text)], 0.0) for seq in plan.due]
-        left = [seq.request.max_tokens - (seq.num_tokens - seq.request.num_prompt_tokens) for seq in plan.due]
+        pairs = [(seq, index) for seq in plan.due for index in sample_indices(seq)]
+        said = [Continuation(seq, self.text[(seq.num_tokens + index) % len(self.text)], 0.0) for seq, index in pairs]
+        left = [seq.request.max_tokens - seq.num_output_tokens for seq, _ in pairs]
         self.scheduler.commit(plan, said, [("length" if each == 1 else None, None) for each in left])
         log = list(self.scheduler.log)
         self.scheduler.log.clear()
@@ -80,12 +82,12 @@ def state_of(engine):
     return {
         "tables": {name: list(memory.table(name).blocks) for name in memory.sequences()},
         "computed": {name: memory.table(name).num_tokens for name in memory.sequences()},
-        "tokens": {request.request_id: request.sequences[0].num_tokens for request in engine.scheduler.running},
+        "tokens": {seq.name: seq.num_tokens for request in engine.scheduler.running for seq in unfinished(request)},
         "ref_counts": [memory.allocator.ref_count(block) for block in range(memory.num_blocks)],
         "filled": memory.filled(),
         "free_order": memory.allocator.free_order(),
         "usage": memory.usage(),
-        "waiting": [request.request_id for request in engine.scheduler.waiting],
+        "waiting": [seq.name for request in engine.scheduler.waiting for seq in unfinished(request)],
         "reserved": len(memory.sequences()) * engine.max_model_len,
     }
 
@@ -124,7 +126,7 @@ def check_snapshot(snapshot, state):
     for block in snapshot.blocks:
         assert list(block.owners) == [name for name, blocks in tables.items() if block.id in blocks]
         assert block.state == ("used" if block.owners else "free")
-    for name in ("used_slots", "allocated_slots", "cached_slots", "total_slots"):
+    for name in ("used_slots", "allocated_slots", "cached_slots", "total_slots", "saved_slots", "saved_blocks"):
         assert getattr(snapshot.usage, name) == getattr(state["usage"], name)
     assert snapshot.usage.max_would_reserve == state["reserved"]
     for seq in snapshot.sequences:
@@ -155,28 +157,34 @@ def test_snapshots_and_frames_equal_the_engine_on_the_shipped_model(shipped, nam
 def check_frame(snapshot, before, state, width, height):
     """Read the numbers back from the drawn text."""
     text = view(snapshot, before, width, height).plain
-    blocks = dict(re.findall(r"[ +*-](\d+) ([A-F][^\w\s] (?: (?:logical |\[)\d+\]?)? +\d+/\d+)", text))
-    drawn = {int(i): re.findall(r"\w+", cell) for i, cell in blocks.items()}
-    owners = {block: (name, i) for name, table in state["tables"].items() for i, block in enumerate(table)}
-    for block, (name, logical) in owners.items():
-        parts = [int(part) for part in drawn[block] if part.isdecimal()]
-        expected = [logical, state["filled"][block], snapshot.block_size]
-        assert drawn[block][0] == name and parts == expected[-len(parts) :] and len(parts) >= 2
-    assert set(drawn) == set(owners)
-    free = re.findall(r"[ -](\d+) free(?:, was \w.)?(?: |$)(?! of)", text, flags=re.MULTILINE)
+    cells = re.findall(r"[ +*&-](\d+) ((?:[A-F]\S* )+) ?(x\d+)? ?(?:(?:logical |\[)(\d+)\]?)? +(\d+)/(\d+)", text)
+    homes = {}
+    for name, table in state["tables"].items():
+        for logical, block in enumerate(table):
+            homes.setdefault(block, []).append((name, logical))
+    for block, owners, times, logical, filled, size in cells:
+        names, places = zip(*homes.pop(int(block)))
+        assert tuple(expanded(owners)) == names and times == f"x{len(names)}" * (len(names) > 1)
+        assert (int(filled), int(size)) == (state["filled"][int(block)], snapshot.block_size)
+        assert not logical or set(places) == {int(logical)}
+    assert not homes
+    free = re.findall(r"[ -](\d+) free(?:, was \S+)?(?: |$)(?! of)", text, flags=re.MULTILINE)
     assert sorted(map(int, free)) == sorted(state["free_order"])
 
     queue = re.search(r"front → ([ \d]*)", text).group(1).split()
     assert list(map(int, queue)) == state["free_order"][: len(queue)]
-    used, waste, left, total = re.search(r"(\d+) used +. (\d+) tail waste +. (\d+) free  of (\d+)", text).groups()
+    used, waste, left, total = re.search(r"(\d+) used +. (\d+) (?:tail )?waste +. (\d+) free  of (\d+)", text).groups()
     usage = state["usage"]
     assert int(used) == usage.used_slots and int(waste) == usage.allocated_slots - usage.used_slots
     assert int(left) == usage.total_slots - usage.allocated_slots and int(total) == usage.total_slots
+    saved = re.search(r"sharing saves (\d+) blocks?(?: \((\d+) slots?\))?", text)
+    assert int(saved[1] if saved else 0) == usage.saved_blocks
+    assert not saved or saved[2] is None or int(saved[2]) == usage.saved_slots
     if state["reserved"]:
         assert re.search(rf"reserv[^\n]*[: ]{state['reserved']:,}\b", text)
 
     for name, table in state["tables"].items():
-        progress = re.search(rf"{name}\S +running +(\d+)(?:/| of )(\d+)( tokens[^\n]*\n)?[^\n]*", text)
+        progress = re.search(rf"{re.escape(name)}\S +running +(\d+)(?:/| of )(\d+)( tokens[^\n]*\n)?[^\n]*", text)
         assert (int(progress[1]), int(progress[2])) == (state["computed"][name], state["tokens"][name])
         entries = [tuple(map(int, entry)) for entry in re.findall(r"(\d+)→(\d+)", progress[0])]
         assert set(entries) <= set(enumerate(table)) and entries[0] == (0, table[0])
@@ -189,9 +197,18 @@ def check_frame(snapshot, before, state, width, height):
                 assert re.sub(r"\s", "", safe(seq.text, UNICODE)[-20:]) in drawn
     queue = re.search(r"── [^\n]*logical→physical[^\n]*", text)[0]
     queue = queue.split("── Physical")[0]
-    shown, hidden = re.findall(r" ([A-F])[●▲■◆★▼]", queue), re.search(r" \+(\d+) ", queue)
+    shown, hidden = re.findall(r" ([A-F](?:\.\d)?)[●▲■◆★▼♣♥]", queue), re.search(r" \+(\d+) ", queue)
     assert shown == list(snapshot.queue)[: len(shown)] and len(shown) >= min(2, len(snapshot.queue))
     assert len(shown) + int(hidden[1] if hidden else 0) == len(snapshot.queue)
+
+
+def expanded(words):
+    """The names behind A.1● A.2▲, or behind A.1-3,5 B."""
+    for word in words.split():
+        request, _, numbers = re.sub(r"[●▲■◆★▼♣♥]", "", word).partition(".")
+        for each in numbers.split(","):
+            first, _, last = each.partition("-")
+            yield from (f"{request}.{i}" for i in range(int(first), int(last or first) + 1)) if numbers else [request]
 
 
 @pytest.mark.parametrize("size", [(140, 40), (100, 30)])
@@ -293,7 +310,7 @@ def test_json_has_every_field_on_one_line(mixed):
     fields = "schema step block_size num_blocks budget blocks sequences queue free_order host events usage"
     block = "id state ref_count filled owners hash"
     sequence = "name request index status device block_table num_tokens num_computed_tokens tokens token_texts text"
-    usage = "used_slots allocated_slots cached_slots total_slots max_would_reserve"
+    usage = "used_slots allocated_slots cached_slots total_slots max_would_reserve saved_slots saved_blocks"
     for step, (snapshot, _) in enumerate(mixed):
         line = snapshot.to_json()
         assert line.isascii() and "\n" not in line
@@ -347,15 +364,26 @@ def test_sentences_name_blocks_and_numbers():
     assert "positions 16 to 29 again, and of its newest token" in sentence(events.Scheduled("C", 16, 15, 31, 20))
     assert "whole prompt" in sentence(events.Scheduled("C", 0, 20, 20, 20))
     assert "4 are left" in sentence(events.Scheduled("C", 0, 16, 20, 20))
-    assert (
-        sentence(events.Forked("A.2", "A.1", 1, 5))
-        != sentence(events.Forked("A.1", "A.2", 3, 5))
-        == ("A.2 is forked from A.1 and shares all 3 of its blocks: nothing is copied, and none is taken")
+    assert sentence(events.Forked("A.2", "A.1", 1, 5)).endswith("it shares its only block, nothing is copied")
+    assert sentence(events.Forked("A.1", "A.2", 3, 5)).endswith("it shares all 3 of its blocks, nothing is copied")
+    assert sentence(events.Forked("A.1", "A.2", 2, 5), table=(7, 1)) == (
+        "A.2 is forked from A.1: it shares blocks 7 and 1, nothing is copied"
     )
-    assert sentence(events.BlockCopied("A.1", 1, 4, 3, 2, 5)) == (
-        "A.1 is to write into its logical block 1, physical block 4, which 2 owners share: "
-        "it is copied to block 3 first, from the front of the free queue, 5 left"
+    assert sentence(events.BlockCopied("A.1", 1, 1, 3, 2, 5)) == (
+        "A.1 writes into physical block 1, which 2 share: its content is copied to 3, which only A.1 owns"
     )
+    released = {
+        ((), None): "B gives up its blocks, but none is freed: each still has another owner",
+        ((), (7, 1)): "B gives up blocks 7 and 1, but none is freed: each still has another owner",
+        ((), (7,)): "B gives up block 7, but none is freed: it still has another owner",
+        ((5, 3), (7, 1, 3, 5)): "B gives up blocks 7, 1, 3 and 5, of which 5 and 3 are freed: 9 are free now; "
+        "7 and 1 still have an owner",
+        ((3,), (7, 3)): "B gives up blocks 7 and 3, of which 3 is freed: 9 are free now; 7 still has an owner",
+        ((3, 7), (7, 3)): "B gives back physical blocks 3 and 7, from its last to its first, "
+        "to the front of the free queue: 9 are free now",
+    }
+    for (freed, table), said in released.items():
+        assert sentence(events.BlocksReleased("B", freed, 9), table=table) == said
     assert '" be\\n"' in sentence(events.Sampled("A", 7, 3), " be\n")
 
 

@@ -355,7 +355,7 @@ def test_a_bad_value_is_one_clear_line(args, said, capsys):
         ("--num-blocks 4000 --block-size 200", "makes 800,000 slots: at most 65,536 are allowed"),
         (
             "--scenario presure",
-            "--scenario 'presure': must be one of growth, mixed, pressure. Did you mean 'pressure'?",
+            "--scenario 'presure': must be one of growth, mixed, pressure, parallel-sampling. Did you mean 'pressure'?",
         ),
         ("--once 999", "--once 999: must be a step of this run, which has steps 0 to "),
         ("--replay no/such/file", "no/such/file: No such file"),
@@ -370,8 +370,8 @@ def test_what_cannot_be_had_is_one_clear_line(args, said, capsys):
 
 def test_scenarios_are_listed_and_can_be_watched(capsys):
     assert main(["--list"]) == 0
-    names = re.findall(r"^(\w+) ", capsys.readouterr().out, flags=re.MULTILINE)
-    assert names == ["growth", "mixed", "pressure"]
+    names = re.findall(r"^([\w-]+) ", capsys.readouterr().out, flags=re.MULTILINE)
+    assert names == ["growth", "mixed", "pressure", "parallel-sampling"]
     for name in names:
         assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
         out = capsys.readouterr().out

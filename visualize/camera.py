@@ -4,7 +4,7 @@ It only looks; the engine doesn't know it and nothing is changed. Whatever did n
 the same object in the next one, so that a long history stays small. It imports no torch.
 """
 
-from minipaged.events import Sampled
+from minipaged.events import BlockCopied, BlocksReleased, BlocksTaken, Forked, Preempted, Sampled
 from minipaged.serving.group import unfinished
 from visualize.snapshot import Block, Event, FirstOf, SequenceState, Snapshot, Usage
 
@@ -40,13 +40,15 @@ class Camera:
             queue=tuple(seq.name for request in engine.scheduler.waiting for seq in unfinished(request)),
             free_order=tuple(memory.allocator.free_order()),
             host=None,
-            events=tuple(self._event(fact) for fact in (result.events if result else ())),
+            events=tuple(self._events(result.events if result else ())),
             usage=Usage(
                 used_slots=usage.used_slots,
                 allocated_slots=usage.allocated_slots,
                 cached_slots=usage.cached_slots,
                 total_slots=usage.total_slots,
                 max_would_reserve=len(memory.sequences()) * engine.max_model_len,
+                saved_slots=usage.saved_slots,
+                saved_blocks=usage.saved_blocks,
             ),
         )
         return self._last
@@ -112,8 +114,34 @@ class Camera:
                 pending.clear()
         return texts
 
-    def _event(self, fact):
-        """A fact, ready to be told. A token is told by what it says, unless that is nothing that can be shown."""
-        if not isinstance(fact, Sampled):
-            return Event(fact)
-        return Event(fact, self._texts[fact.sequence][0][fact.position] or None)
+    def _events(self, facts):
+        """The facts, each ready to be told."""
+        tables = Tables(self._last.sequences if self._last else ())
+        for fact in facts:
+            # A token is told by what it says, unless that is nothing that can be shown.
+            text = self._texts[fact.sequence][0][fact.position] if isinstance(fact, Sampled) else None
+            yield Event(fact, text or None, tables.follow(fact))
+
+
+class Tables:
+    """The block tables from fact to fact: which blocks somebody had at that moment, when no snapshot was taken."""
+
+    def __init__(self, sequences):
+        self._blocks = {seq.name: list(seq.block_table) for seq in sequences}
+
+    def follow(self, fact):
+        """The blocks that a fork shares or that a sequence gives up, as far as known; None for any other fact."""
+        blocks = self._blocks
+        if isinstance(fact, BlocksTaken):
+            blocks[fact.sequence] = blocks.get(fact.sequence, [])[: fact.first_logical] + list(fact.blocks)
+        elif isinstance(fact, BlockCopied) and fact.sequence in blocks:
+            blocks[fact.sequence][fact.logical : fact.logical + 1] = [fact.destination]
+        elif isinstance(fact, Forked) and len(blocks.get(fact.parent, ())) == fact.num_blocks:
+            blocks[fact.child] = list(blocks[fact.parent])
+            return tuple(blocks[fact.child])
+        elif isinstance(fact, BlocksReleased):
+            table = blocks.pop(fact.sequence, [])
+            return tuple(table) if table and set(fact.freed) <= set(table) else None
+        elif isinstance(fact, Preempted) and fact.needed_by is None:  # a step broke off: all were given up
+            blocks.clear()
+        return None

@@ -11,11 +11,13 @@ from operator import itemgetter
 
 from rich.style import Style
 
-from visualize.ink import FREED, NEW, TAKEN, WRITTEN, pad, safe
+from visualize.ink import FREED, NEW, SHARED, TAKEN, WRITTEN, pad, safe
 from visualize.lines import fit, line
+from visualize.sharing import draw_owners
 
 TENS = 10  # characters that stand together, so that a reader can count them
 GAP = 2  # columns between two entries of the lens
+OWNERS = 12  # columns for those who share an entry's block
 SEVERAL = Style(reverse=True)  # for text where nobody, or more than one, owns the blocks
 
 
@@ -46,15 +48,16 @@ def draw_legend(scene, width, size, seq):
     """What the characters of the map mean, in as many words as there is room for."""
     none, *some, every = scene.ink.shades
     head = line(f"1 character = {size:,} block{'s' * (size > 1)}  ", (none, "dim"))
+    shared = "  2-9 owners" if scene.may_share else ""
     focus, colour = line(), ("  colour: one owner", "dim")
     if seq and seq.block_table:
         focus = line("  ", (scene.glyph(seq.name), scene.style(seq.name)), f" of {scene.label(seq.name)[:-1]}")
     if size == 1:
-        candidates = [(f" free  {every} used", focus, colour), (f" free  {every} used", focus)]
+        candidates = [(f" free  {every} used", shared, focus, colour), (f" free  {every} used", shared, focus)]
     else:
         shades = "".join(some) + every
-        candidates = [(f"{shades} none to all used", focus, colour), (f"{shades} used", focus, colour)]
-        candidates.append((f"{shades} used", focus))
+        candidates = [(f"{shades} none to all used", shared, focus, colour), (f"{shades} used", shared, focus, colour)]
+        candidates.append((f"{shades} used", shared, focus))
     legends = [line(head, *parts) for parts in candidates]
     return fit(next((each for each in legends if each.cell_len <= width), legends[-1]), width, scene.ink)
 
@@ -62,14 +65,14 @@ def draw_legend(scene, width, size, seq):
 def draw_groups(scene, size, seq):
     """(character, style) of each group of `size` blocks; the last group may be smaller.
 
-    A shade tells the share that is used. In its place stands what this step changed, or, before all, the glyph of the
-    sequence in focus where one of its blocks is: both can be seen without colour.
+    A shade tells the share that is used. In its place stands by how many a block is shared, or what this step changed,
+    or, before all, the glyph of the sequence in focus where one of its blocks is: all can be seen without colour.
     """
     blocks, shades = scene.snapshot.blocks, scene.ink.shades
     owners = [block.owners for block in blocks]
     focused = {block_id // size for block_id in seq.block_table} if seq else ()
     marks, changes = {}, scene.changes()
-    for kind in (WRITTEN, FREED, TAKEN):  # where a group has several, the last of these is shown
+    for kind in (SHARED, WRITTEN, FREED, TAKEN):  # where a group has several, the last of these is shown
         marks |= {block_id // size: kind for block_id, mark in changes.items() if mark == kind}
 
     @cache  # most groups look like many others
@@ -82,9 +85,11 @@ def draw_groups(scene, size, seq):
         inside = owners[start : start + size]
         names = set(chain.from_iterable(inside))
         owner = next(iter(names)) if len(names) == 1 else None
-        if group in focused or group in marks:
+        most = max(map(len, inside))
+        if group in focused or group in marks or most > 1:
             style = scene.style(owner) if owner else SEVERAL
-            char = scene.glyph(seq.name) if group in focused else marks[group]
+            shared = f"{min(most, 9)}" if most > 1 else None
+            char = scene.glyph(seq.name) if group in focused else marks.get(group, shared)
             cells.append((char, style + NEW if group in marks else style))
         else:
             cells.append(shaded(len(inside) - inside.count(()), len(inside), owner))
@@ -127,16 +132,19 @@ def draw_entries(scene, width, height, seq):
     logical_width, block_width = len(str(len(table) - 1)), len(str(scene.snapshot.num_blocks - 1))
     full = f"{block_size}/{block_size}"
     rest = f"{ink.ellipsis} {len(table):,} more {ink.ellipsis}"
-    entry_width = max(len(f"+{' ' * logical_width}{ink.arrow}{' ' * block_width} {full}"), len(rest))
+    shared = {block: draw_owners(scene, block, OWNERS) for block in table if scene.is_shared(block)}
+    entry_width = len(f"+{' ' * logical_width}{ink.arrow}{' ' * block_width} {full}")
+    entry_width = max(entry_width + max((each.cell_len for each in shared.values()), default=0), len(rest))
     columns = max(1, (width - beside.cell_len + GAP) // (entry_width + GAP))
     num_shown = columns * (height - len(lines))
     first = 0 if len(table) <= num_shown else len(table) - num_shown + 1
-    entries = [(pad(f"{ink.ellipsis} {first:,} more {ink.ellipsis}", entry_width), "dim")] if first else []
+    entries = [line((pad(f"{ink.ellipsis} {first:,} more {ink.ellipsis}", entry_width), "dim"))] if first else []
     for logical in range(first, len(table)):
         block = scene.snapshot.blocks[table[logical]]
         mark, fill = scene.mark(block.id), f"{block.filled}/{block_size}"
         name = f"{mark}{logical:>{logical_width}}{ink.arrow}{block.id:<{block_width}}"
-        entries.append((pad(f"{name} {fill:>{len(full)}}", entry_width), "" if mark == " " else "bold"))
+        entry = line((f"{name} {fill:>{len(full)}}", "" if mark == " " else "bold"), shared.get(block.id, ""))
+        entries.append(fit(entry, entry_width, ink))
     for start in range(0, len(entries), columns):
         row = [part for entry in entries[start : start + columns] for part in (" " * GAP, entry)][1:]
         lines.append(line(beside if start == 0 else " " * beside.cell_len, *row))

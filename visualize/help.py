@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from visualize.ink import FREED, TAKEN, WRITTEN
+from visualize.ink import FREED, SHARED, TAKEN, WRITTEN
 from visualize.lines import fit, heading, line, wrap
 from visualize.timeline import MARKS
 
@@ -13,7 +13,7 @@ KEYS = (
     ("b or {left}", "one step back"),
     ("p", "play or pause"),
     ("+ and -", "faster, slower"),
-    ("] and [", "to the next, the previous landmark: somebody enters, yields or leaves"),
+    ("] and [", "to the next, the previous landmark: somebody enters, is forked, yields or leaves"),
     ("g and G", "to the first, the last step"),
     ("Tab", "the next request in focus, whose newest K and V are followed to their slot"),
     ("w", "why: give the sentences all the room, and back"),
@@ -27,6 +27,8 @@ WORDS = (
     ("block", "a few slots in a row: logical, as counted in one text; physical, as counted in the pool"),
     ("preempted", "had to yield: its blocks were given back; it waits, and computes its K and V again"),
     ("tail waste", "slots of a last block into which no K and V are written yet"),
+    ("forked", "a sequence goes on as two: the new one names the same blocks, and they are shared"),
+    ("sharing saves", "if nobody shared a block, the tables would hold so many more"),
     ("reserving", "without paging, each request would take its longest possible run of slots at once"),
 )
 
@@ -37,10 +39,12 @@ def help_pages(width, height, ink):
     keys = [(what.format(left=left, right=right), meaning) for what, meaning in KEYS]
     marks = [
         (f"{TAKEN} {WRITTEN} {FREED}", "a block taken, written to, freed in this step"),
+        (f"{SHARED} x3", "a block whose owners changed, and which was not freed; 3 share it"),
+        (f"copied 2{ink.arrow}5", "in this step, the content of block 2 was copied into block 5"),
         (f"{ink.bar[0]} {ink.bar[1]} {ink.bar[2]}", "slots written, allocated but unused (tail waste), free"),
         (f"0{ink.arrow}9 (3/4)", "logical block 0 is physical block 9; 3 of the last block's 4 slots are written"),
-        (f"{MARKS['Admitted']} {MARKS['Preempted']} {MARKS['Finished']} {ink.here}",
-         "on the history line: somebody entered, yielded, left; where we are"),
+        (f"{MARKS['Admitted']} {MARKS['Preempted']} {MARKS['Forked']} {MARKS['Finished']} {ink.here}",
+         "on the history line: somebody entered, yielded, was forked, left; where we are"),
     ]  # fmt: skip
     lines = []
     for title, part in (("Keys", keys), ("Marks", marks), ("Words", WORDS)):

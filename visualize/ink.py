@@ -33,7 +33,7 @@ class Ink:
 
 
 UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·", "┃", "·░▒▓█")
-ASCII = Ink("o^#@$v%&", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", ">", ".:=xX", is_ascii=True)
+ASCII = Ink("o^#@$v%w", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", ">", ".:=xX", is_ascii=True)
 
 # Okabe and Ito's colours, with the ink that reads well on each.
 OKABE_ITO = (
@@ -47,7 +47,7 @@ OKABE_ITO = (
 )
 
 # Marks of what changed in this step; they stand out without colour.
-TAKEN, WRITTEN, FREED = "+", "*", "-"
+TAKEN, WRITTEN, FREED, SHARED = "+", "*", "-", "&"
 NEW = Style(bold=True, underline=True)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from visualize.grouped import draw_grouped
 from visualize.ink import FREED, NEW, clip, pad, safe
 from visualize.lines import fit, line, spread
+from visualize.sharing import draw_owners, striped, together
 
 GAP, MAX_GAP = 2, 4  # columns between two cells
 
@@ -69,6 +70,7 @@ def layouts(scene, width):
     block_size = scene.snapshot.block_size
     tiny = len(head_of(scene, 0)) + scene.label_width
     brief = tiny + 4 + len(f"{block_size}/{block_size}")  # blanks at both sides of the label, before it and behind it
+    brief += 3 * scene.may_share  # A.1-4 x4
     slots = [Layout("slots", block_size * (slot + 1) + 1, slot=slot) for slot in (6, 5, 4, 3)]
     rich = [layout for layout in slots if brief + 2 <= layout.width <= min(width, 60)]
     if not rich:
@@ -88,64 +90,90 @@ def head_of(scene, block_id):
 
 def draw_cell(scene, block, layout):
     """The lines of one cell, each `layout.width` wide."""
-    ink, home, mark = scene.ink, scene.home(block.id), scene.mark(block.id)
+    ink, homes, mark = scene.ink, scene.homes(block.id), scene.mark(block.id)
     head = line((head_of(scene, block.id), "bold" if mark != " " else ""))
     if layout.kind == "tiny":
-        head.append_text(line((scene.label(home[0].name), scene.style(home[0].name)) if home else ""))
+        head.append_text(tiny_owner(scene, block, homes, layout.width - head.cell_len))
         return [fit(head, layout.width, ink)]
-    if home is None:
+    if not homes:
         head.append(" free", "dim")
-        was = f", was {scene.label(scene.last_owner(block.id))}" if mark == FREED else ""
+        was = f", was {was_of(scene, block.id)}" if mark == FREED else ""
         head.append(was if head.cell_len + len(was) <= layout.width else "")
         lines = [fit(head, layout.width, ink)]
     else:
-        seq, logical = home
         fill = line(f"{block.filled}/{scene.snapshot.block_size}")
-        head.append_text(line(scene.chip(seq.name)))
-        for which in (f" logical {logical}", f" [{logical}]"):
+        if len(homes) > 1:
+            head.append_text(draw_owners(scene, block.id, layout.width - head.cell_len - fill.cell_len - 1))
+        else:
+            head.append_text(line(scene.chip(homes[0][0].name)))
+        for which in where(scene, block.id, homes):
             if head.cell_len + len(which) + fill.cell_len < layout.width:
                 head.append(which)
                 break
         lines = [spread(head, fill, layout.width, ink)]
     if layout.kind == "slots":
-        lines.append(draw_slots(scene, block, home, layout))
+        lines.append(draw_slots(scene, block, homes, layout))
     elif layout.kind == "text":
-        lines.append(draw_text(scene, block, home, layout))
+        lines.append(draw_text(scene, block, homes, layout))
     return lines
 
 
-def draw_slots(scene, block, home, layout):
-    """A field for each slot: its token's text on the owner's colour once K and V are written, underlined if new."""
+def tiny_owner(scene, block, homes, room):
+    if len(homes) > 1:
+        return draw_owners(scene, block.id, room, head="")
+    return line(*((scene.label(seq.name), scene.style(seq.name)) for seq, _ in homes))
+
+
+def was_of(scene, block_id):
+    """Whose a block was that has just been freed: one by the label, several by their names."""
+    owners = scene.last_owners(block_id)
+    return scene.label(owners[0].name) if len(owners) == 1 else together(owners, scene.ink)
+
+
+def where(scene, block_id, homes):
+    """Which logical block of its owners a block is, and of which block it is a copy since this step; the richest
+    first."""
+    places = sorted({logical for _, logical in homes})
+    source = scene.source(block_id)
+    place, copy = "/".join(map(str, places)), "" if source is None else f", a copy of {source}"
+    return [f" logical {place}{copy}", f" [{place}]{copy}", f" [{place}]"]
+
+
+def draw_slots(scene, block, homes, layout):
+    """A field for each slot: its token's text on its owners' colours once K and V are written, underlined if new."""
     ink, block_size = scene.ink, scene.snapshot.block_size
-    text = line((ink.wall, "dim"))
+    written, rest = line(), line()
     for offset in range(block_size):
-        if home is None or offset >= block.filled:
-            inside, style, wall = (ink.unwritten if home else "").center(layout.slot), "dim", "dim"
-        else:
-            seq, logical = home
+        if homes and offset < block.filled:
+            seq, logical = homes[0]  # who shares a block has the same tokens in it
             position = logical * block_size + offset
             inside = pad(token(seq.token_texts[position], layout.slot, ink), layout.slot)
-            style = wall = scene.style(seq.name)
-            if scene.is_new(seq, position):
-                style = style + NEW
-        text.append(inside, style)
-        text.append(ink.wall, wall if offset + 1 < block.filled else "dim")
-    return text
+            written.append(inside, NEW if scene.is_new(seq, position) else "")
+        else:
+            rest.append((ink.unwritten if homes else "").center(layout.slot), "dim")
+        if offset + 1 < block.filled:
+            written.append(ink.wall)
+        else:
+            rest.append(ink.wall, "dim")
+    return line((ink.wall, "dim"), striped(written, styles_of(scene, homes)), rest)
 
 
-def draw_text(scene, block, home, layout):
+def styles_of(scene, homes):
+    return [scene.style(seq.name) for seq, _ in homes]
+
+
+def draw_text(scene, block, homes, layout):
     """For large blocks: the text of all tokens in a row, on a bar as long as the block is full."""
     ink, block_size = scene.ink, scene.snapshot.block_size
-    if home is None:
+    if not homes:
         return line(" " * layout.width)
-    seq, logical = home
+    seq, logical = homes[0]
     start = logical * block_size
     text = line()
     for position in range(start, start + block.filled):
         text.append(safe(seq.token_texts[position], ink), NEW if scene.is_new(seq, position) else None)
     fit(text, layout.width, ink)
-    text.stylize_before(scene.style(seq.name), 0, layout.width * block.filled // block_size)
-    return text
+    return striped(text, styles_of(scene, homes), layout.width * block.filled // block_size)
 
 
 def token(text, width, ink):

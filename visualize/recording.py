@@ -164,6 +164,6 @@ def read_sequence(record, old):
 
 def read_event(record):
     facts = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    kind, text = facts.pop("kind"), facts.pop("token_text", None)
+    kind, text, table = facts.pop("kind"), facts.pop("token_text", None), facts.pop("table", None)
     del facts["why"]
-    return Event(KINDS[kind](**facts), text)
+    return Event(KINDS[kind](**facts), text, table)

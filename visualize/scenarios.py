@@ -7,20 +7,23 @@ the same blocks every time; only the text depends on --seed.
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
+from minipaged.memory.block_table import blocks_for
 from minipaged.serving.sequence import SamplingParams
 from visualize.camera import Camera
 
 TEMPERATURE = 0.7  # the tiny model speaks more clearly than at 1
+MOST_TOGETHER = 8  # sequences that run together where each prompt has several answers
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request that is added when `step` steps have been run."""
+    """A request that is added when `step` steps have been run. n: how many answers it is to have."""
 
     step: int
     name: str
     prompt: str
     max_tokens: int
+    n: int = 1
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,22 @@ PRESSURE = Scenario(
     settings={"num_blocks": 24, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 24},
 )
 
-SCENARIOS = {scenario.name: scenario for scenario in (GROWTH, MIXED, PRESSURE)}
+PARALLEL_SAMPLING = Scenario(
+    name="parallel-sampling",
+    title="four answers to one prompt, which is stored once",
+    before=(
+        "One prompt is to be answered four times, so four block tables will name the same blocks. "
+        "Watch the last of these, which is not full: three of the four copy it before they write, the fourth need not."
+    ),
+    after="The full blocks of the prompt stood in the pool once, and nothing but its last block was ever copied.",
+    arrivals=(
+        Arrival(0, "A", "HAMLET:\nTo be, or not", 10, n=4),
+        Arrival(3, "B", "LEAR:\nNever, never,", 6),
+    ),
+    settings={"num_blocks": 20, "block_size": 4, "max_num_seqs": 5, "max_num_batched_tokens": 16},
+)
+
+SCENARIOS = {scenario.name: scenario for scenario in (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING)}
 
 
 def find(name):
@@ -106,12 +124,21 @@ def find(name):
     raise ValueError(f"--scenario {name!r}: must be one of {', '.join(SCENARIOS)}. Did you mean {near[0]!r}?")
 
 
-def of_prompts(prompts, max_tokens):
-    """A scenario of a user's own prompts, which all arrive at once."""
+def of_prompts(prompts, max_tokens, n=1):
+    """A scenario of a user's own prompts, which all arrive at once. n: how many answers each of them is to have.
+
+    The pool grows with n: where one answer fits, n do.
+    """
     names = [chr(ord("A") + i) if i < 26 else f"{i}" for i in range(len(prompts))]
-    arrivals = tuple(Arrival(0, name, prompt, max_tokens) for name, prompt in zip(names, prompts))
+    arrivals = tuple(Arrival(0, name, prompt, max_tokens, n) for name, prompt in zip(names, prompts))
     title = "your prompt" if len(prompts) == 1 else f"your {len(prompts)} prompts"
-    return Scenario("prompts", title, arrivals, MIXED.settings)
+    settings = dict(MIXED.settings)
+    if n > 1:
+        title += f", {n} answers each" if len(prompts) > 1 else f", {n} answers"
+        # Each further answer owns the blocks of its own tokens, and of those with which it begins in a copied block.
+        settings["num_blocks"] += (n - 1) * blocks_for(max_tokens + settings["block_size"] - 2, settings["block_size"])
+        settings["max_num_seqs"] = MOST_TOGETHER
+    return Scenario("prompts", title, arrivals, settings)
 
 
 class Run:
@@ -145,7 +172,7 @@ class Run:
     def _add_arrivals(self):
         while self._arrivals and self._arrivals[0][1].step <= self._num_steps:
             number, each = self._arrivals.pop(0)
-            params = SamplingParams(TEMPERATURE, 1000 * self._seed + number, each.max_tokens, ignore_eos=True)
+            params = SamplingParams(TEMPERATURE, 1000 * self._seed + number, each.max_tokens, True, n=each.n)
             try:
                 self._engine.add(each.prompt, params, request_id=each.name)
             except ValueError:  # it can never run: the engine has noted why, and the others go on

@@ -5,7 +5,7 @@ It is derived from two snapshots and thrown away after the frame. It draws nothi
 
 from rich.cells import cell_len
 
-from visualize.ink import FREED, TAKEN, WRITTEN, clip_start, owner_colour, owner_style, safe
+from visualize.ink import FREED, SHARED, TAKEN, WRITTEN, clip_start, owner_colour, owner_style, safe
 
 
 class Scene:
@@ -18,15 +18,20 @@ class Scene:
         self.snapshot, self.previous, self.ink, self.story, self.focus = snapshot, previous, ink, story, focus
         self._number = {seq.name: i for i, seq in enumerate(snapshot.sequences)}
         self._before = {seq.name: seq for seq in previous.sequences} if previous else {}
-        self._home = {}  # block id -> (its sequence, which logical block of it)
+        self._homes = {}  # block id -> [(a sequence, which logical block of it), ...]
         for seq in snapshot.sequences:
             for logical, block in enumerate(seq.block_table):
-                self._home.setdefault(block, (seq, logical))
+                self._homes.setdefault(block, []).append((seq, logical))
         self._labels = {
             name: clip_start(safe(name, ink), 4, ink) + ink.glyphs[i % len(ink.glyphs)]
             for name, i in self._number.items()
         }
         self.label_width = max(map(cell_len, self._labels.values()), default=2)
+        is_group = any(seq.name != seq.request for seq in snapshot.sequences)
+        self.may_share = is_group or any(len(homes) > 1 for homes in self._homes.values())
+        facts = of_the_last_try(snapshot.events) if previous else []
+        self.copies = [fact for kind, fact in facts if kind == "BlockCopied"]
+        self._parents = {fact.child: fact.parent for kind, fact in facts if kind == "Forked"}
 
     def label(self, name):
         """A sequence's letter (of a long name, the end) and its glyph."""
@@ -54,18 +59,40 @@ class Scene:
         """The sequence of this name, or None if there is none."""
         return self.snapshot.sequences[self._number[name]] if self.knows(name) else None
 
-    def home(self, block_id):
-        """(sequence, logical block) that a physical block belongs to, or None if it is free."""
-        return self._home.get(block_id)
+    def homes(self, block_id):
+        """[(sequence, logical block), ...] of everyone to whom a physical block belongs: none if it is free."""
+        return self._homes.get(block_id, [])
+
+    def is_shared(self, block_id):
+        return len(self.homes(block_id)) > 1
+
+    def source(self, block_id):
+        """The block whose content was copied into this one in this step, or None."""
+        return next((fact.source for fact in self.copies if fact.destination == block_id), None)
 
     def mark(self, block_id):
-        """What happened to a block in this step: taken, written to, freed, or a space for nothing."""
+        """What happened to a block in this step: taken, written to, freed, its owners changed, or a space for nothing.
+
+        A copy was taken; a block that only changed its owners was not: a fork of one of them has it now.
+        """
         if self.previous is None:
             return " "
         now, before = self.snapshot.blocks[block_id], self.previous.blocks[block_id]
         if now.owners != before.owners:
-            return TAKEN if now.owners else FREED
-        return WRITTEN if now.filled != before.filled else " "
+            if not now.owners:
+                return FREED
+            if not any(self._line(owner) & set(before.owners) for owner in now.owners):
+                return TAKEN
+        if now.filled != before.filled:
+            return WRITTEN
+        return SHARED if now.owners != before.owners else " "
+
+    def _line(self, name):
+        """A sequence and those from which it was forked in this step, one from the other: a set of names."""
+        line = {name}
+        while (name := self._parents.get(name, name)) not in line:
+            line.add(name)
+        return line
 
     def changes(self):
         """The marks of all blocks to which something happened in this step: {block id: mark}."""
@@ -76,25 +103,48 @@ class Scene:
         marks = {now.id: self.mark(now.id) for now, before in pairs if now is not before}
         return {block_id: mark for block_id, mark in marks.items() if mark != " "}
 
-    def last_owner(self, block_id):
-        """Name of the sequence that has just lost a block."""
-        return self.previous.blocks[block_id].owners[0]
+    def last_owners(self, block_id):
+        """The sequences that have just lost a block."""
+        owners = map(self.sequence, self.previous.blocks[block_id].owners)
+        return [seq for seq in owners if seq]
 
-    def num_old_blocks(self, seq):
-        """How many of a table's entries were there before this step."""
+    def entry_mark(self, seq, logical):
+        """What is new about an entry of a block table: a block taken, one that is shared since a fork, or ""."""
+        if self.previous is None:
+            return ""
         before = self._before.get(seq.name)
-        return len(before.block_table) if before else 0
+        if before and before.block_table[logical : logical + 1] == seq.block_table[logical : logical + 1]:
+            return ""
+        return SHARED if seq.name in self._parents else TAKEN
 
     def num_old_tokens(self, seq):
         """How many of a sequence's tokens were there before this step."""
-        before = self._before.get(seq.name)
-        if before:
-            return before.num_tokens
-        return seq.num_prompt_tokens if self.previous else seq.num_tokens  # it came in this step; or nothing is new
+        if self.previous is None:
+            return seq.num_tokens
+        before = self._before.get(seq.name) or self._ancestor(seq.name)
+        return before.num_tokens if before else seq.num_prompt_tokens  # it came in this step
+
+    def _ancestor(self, name):
+        """From which sequence, as it was before this step, one was forked in this step: itself if it wasn't forked."""
+        seen = set()
+        while name in self._parents and name not in seen:
+            seen.add(name)
+            name = self._parents[name]
+        return self._before.get(name)
 
     def is_new(self, seq, position):
         """Were K and V of this token written in this step?"""
         if self.previous is None:
             return False
-        before = self._before.get(seq.name)
+        before = self._ancestor(seq.name)
         return position >= (before.num_computed_tokens if before else 0)
+
+
+def of_the_last_try(events):
+    """[(kind, fact), ...] of a step; if it broke off and was tried again, of the last try."""
+    facts = []
+    for event in events:
+        if event.kind == "Preempted" and event.fact.needed_by is None:
+            facts = []
+        facts.append((event.kind, event.fact))
+    return facts

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from visualize.why import sentence
 
-SCHEMA = 1
+SCHEMA = 2  # 1: without what sharing saves
 
 
 class FirstOf(abc.Sequence):
@@ -81,10 +81,14 @@ class SequenceState:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in this step: one of minipaged.events, and what the token says, if it is about one."""
+    """Something that happened in this step: one of minipaged.events, and what its sentence needs besides.
+
+    token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up.
+    """
 
     fact: object
     token_text: str | None = None
+    table: tuple | None = None
 
     @property
     def kind(self):
@@ -93,7 +97,7 @@ class Event:
     @property
     def why(self):
         """The sentence. It is made when it is asked for: a long history holds many that nobody reads."""
-        return sentence(self.fact, self.token_text)
+        return sentence(self.fact, self.token_text, self.table)
 
     @property
     def facts(self):
@@ -101,18 +105,25 @@ class Event:
 
     def to_dict(self):
         text = {} if self.token_text is None else {"token_text": self.token_text}
-        return {"kind": self.kind, "why": self.why, **self.facts, **text}
+        table = {} if self.table is None else {"table": list(self.table)}
+        return {"kind": self.kind, "why": self.why, **self.facts, **text, **table}
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Slots of the pool. max_would_reserve: what one run of the model's whole context for each sequence would hold."""
+    """Slots of the pool. max_would_reserve: what one run of the model's whole context for each sequence would hold.
+
+    saved_slots, saved_blocks: how much more there would be if nobody shared a block, each token and each entry of a
+    block table stored by itself.
+    """
 
     used_slots: int
     allocated_slots: int
     cached_slots: int
     total_slots: int
     max_would_reserve: int
+    saved_slots: int = 0
+    saved_blocks: int = 0
 
 
 @dataclass(frozen=True)

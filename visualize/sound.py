@@ -3,7 +3,7 @@
 from dataclasses import fields
 from types import NoneType
 
-# Schema 1's words, also those that no engine here uses.
+# A snapshot's words, also those that no engine here uses.
 STATES = ("used", "cached", "free", "reserved")
 STATUSES = ("waiting", "running", "preempted", "swapped", "finished")
 
@@ -27,12 +27,15 @@ def check_sound(snapshot, last=None):
     must(all(block.id == i for i, block in enumerate(snapshot.blocks)))
     must(usage.total_slots == num_blocks * block_size > 0 and usage.max_would_reserve >= 0)
     must(0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots and snapshot.budget > 0)
+    must(0 <= usage.saved_slots <= sum(seq.num_computed_tokens for seq in snapshot.sequences))
+    must(0 <= usage.saved_blocks <= sum(len(seq.block_table) for seq in snapshot.sequences))
     must(snapshot.step == (last.step + 1 if last else 0))
     must(not last or (last.block_size, last.num_blocks, last.budget) == (block_size, num_blocks, snapshot.budget))
     must(len(names) == len(snapshot.sequences) and set(snapshot.queue) <= names)
     must(all(type(i) is int and 0 <= i < num_blocks for i in snapshot.free_order))
     for block in snapshot.blocks:
         must(block.state in STATES and 0 <= block.filled <= block_size and set(block.owners) <= names)
+        must(0 <= block.ref_count <= len(names))
     for seq in snapshot.sequences:
         must(seq.status in STATUSES and seq.num_tokens == len(seq.tokens) == len(seq.token_texts))
         must(all(isinstance(text, str) for text in seq.token_texts))
@@ -42,6 +45,7 @@ def check_sound(snapshot, last=None):
         for logical, block in enumerate(seq.block_table):  # whoever shares a block has all that it holds
             must(logical * block_size + filled[block] <= seq.num_tokens)
     for event in snapshot.events:
+        must(all(type(i) is int and 0 <= i < num_blocks for i in event.table or ()))
         must(event.why)  # made here, because a fact that can't be told raises
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from visualize.lines import fit, line
 
 # Each kind of landmark and its mark, the weightier later: where two share a column, the later is drawn.
-MARKS = {"Admitted": "+", "Finished": "x", "Aborted": "x", "Refused": "x", "Preempted": "!"}
+MARKS = {"Forked": "&", "Admitted": "+", "Finished": "x", "Aborted": "x", "Refused": "x", "Preempted": "!"}
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ going forward or back, live or from a recording. What doesn't fit is counted ("+
 
 from rich.text import Text
 
-from visualize.ink import FREED, TAKEN, UNICODE, WRITTEN, clip, safe
+from visualize.ink import FREED, SHARED, TAKEN, UNICODE, WRITTEN, clip, safe
 from visualize.lines import fit, heading, line
-from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_requests, draw_way, draw_why
+from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_way, draw_why
 from visualize.pool import draw_pool
+from visualize.requests import draw_requests
 from visualize.scene import Scene
+from visualize.sharing import draw_copies
 from visualize.timeline import draw_timeline
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
@@ -99,12 +101,23 @@ def wide(scene, width, height):
 
 def pool_panel(scene, width, height, fill=False):
     snapshot = scene.snapshot
-    size = f"{snapshot.num_blocks:,} blocks of {snapshot.block_size}"
-    legend = line((f"{TAKEN}taken {WRITTEN}written {FREED}freed", "dim"))
-    lines = [heading(f"Physical KV cache: {size}", legend, width, scene.ink)]
+    title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}"
+    lines = [heading(title, legend(scene, width - len(title) - 8), width, scene.ink)]
     lines += draw_pool(scene, width, height - 2, scene.focus)
     lines += draw_free_queue(scene, width)
     return filled(lines, width, height) if fill else lines
+
+
+def legend(scene, room):
+    """What the marks mean and, before that, the copies of this step, in at most `room` cells."""
+    few = line((f"{TAKEN}taken {WRITTEN}written {FREED}freed", "dim"))
+    all_of_them = line((f"{TAKEN}taken {WRITTEN}written {SHARED}owners {FREED}freed", "dim"))
+    marks = all_of_them if scene.may_share and all_of_them.cell_len <= room else few
+    if not scene.copies:
+        return marks
+    copies = draw_copies(scene, room)
+    both = line(copies, "  ", marks)
+    return both if both.cell_len <= room else copies
 
 
 def requests_panel(scene, width, height, fill=True):

@@ -9,7 +9,7 @@ from minipaged import events
 # What happens to every running sequence in every step.
 ROUTINE = ("Sampled", "Scheduled")
 # What changes who is in the pool. Playing lingers on the steps in which one of these happens.
-LANDMARKS = ("Admitted", "Preempted", "Finished", "Refused", "Aborted")
+LANDMARKS = ("Admitted", "Forked", "Preempted", "Finished", "Refused", "Aborted")
 
 
 def importance(kind):
@@ -17,8 +17,11 @@ def importance(kind):
     return ROUTINE.index(kind) if kind in ROUTINE else len(ROUTINE) + (kind in LANDMARKS)
 
 
-def sentence(event, token_text=None):
-    """One of minipaged.events -> one sentence. token_text: what a sampled token says."""
+def sentence(event, token_text=None, table=None):
+    """One of minipaged.events -> one sentence. token_text: what a sampled token says. table: the blocks that a fork
+    shares, or that a sequence gives up; None where they aren't known."""
+    if isinstance(event, (events.Forked, events.BlocksReleased)):
+        return SENTENCES[type(event)](event, table)
     return SENTENCES[type(event)](event) if token_text is None else sampled(event, token_text)
 
 
@@ -99,7 +102,7 @@ def scheduled(e):
 
 
 def blocks_taken(e):
-    taken = f"physical block{'s' * (len(e.blocks) > 1)} {listed(e.blocks)}"
+    taken = these(e.blocks, "physical block")
     queue = f"the front of the free queue, {e.num_free:,} left"
     if e.first_logical == 0:
         return f"{e.sequence} gets {taken} from {queue}"
@@ -108,27 +111,42 @@ def blocks_taken(e):
     return f"{e.sequence}'s new tokens go past its logical block {e.first_logical - 1}: {taken} taken from {queue}"
 
 
-def forked(e):
+def these(blocks, what="block"):
+    """block 3; blocks 3, 4 and 5"""
+    return f"{what}{'s' * (len(blocks) > 1)} {listed(blocks)}"
+
+
+def forked(e, table=None):
     if not e.num_blocks:
         return f"{e.child} begins as {e.parent} does, which holds no block yet"
     shared = "its only block" if e.num_blocks == 1 else f"all {e.num_blocks:,} of its blocks"
-    return f"{e.child} is forked from {e.parent} and shares {shared}: nothing is copied, and none is taken"
+    shared = these(table) if table else shared
+    return f"{e.child} is forked from {e.parent}: it shares {shared}, nothing is copied"
 
 
 def block_copied(e):
     return (
-        f"{e.sequence} is to write into its logical block {e.logical}, physical block {e.source}, which "
-        f"{e.num_owners:,} owners share: it is copied to block {e.destination} first, "
-        f"from the front of the free queue, {e.num_free:,} left"
+        f"{e.sequence} writes into physical block {e.source}, which {e.num_owners:,} share: its content is copied to "
+        f"{e.destination}, which only {e.sequence} owns"
     )
 
 
-def blocks_released(e):
+def blocks_released(e, table=None):
+    kept = [block for block in table or () if block not in e.freed]
+    still = f"still {'have' if len(kept) > 1 else 'has'} an owner"
     if not e.freed:
-        return f"{e.sequence} gives up its blocks, and each still has another owner"
-    blocks = f"block{'s' * (len(e.freed) > 1)} {listed(e.freed)}"
+        blocks = these(kept) if kept else "its blocks"
+        each = "it" if len(kept) == 1 else "each"
+        return f"{e.sequence} gives up {blocks}, but none is freed: {each} still has another owner"
+    if kept:
+        are = "are" if len(e.freed) > 1 else "is"
+        return (
+            f"{e.sequence} gives up {these(table)}, of which {listed(e.freed)} {are} freed: {free(e.num_free)} now; "
+            f"{listed(kept)} {still}"
+        )
     order = ", from its last to its first" * (len(e.freed) > 1)
-    return f"{e.sequence} gives back physical {blocks}{order}, to the front of the free queue: {free(e.num_free)} now"
+    blocks = these(e.freed, "physical block")
+    return f"{e.sequence} gives back {blocks}{order}, to the front of the free queue: {free(e.num_free)} now"
 
 
 def preempted(e):

@@ -33,8 +33,8 @@ class Usage:
 class PagedMemory:
     """A pool of num_blocks blocks of block_size slots, shared by all sequences (paper: sections 4.2 and 4.3).
 
-    free_order: as for BlockAllocator. log: a list that events are appended to, or None. parts: has the classes
-    `allocator` and `block_table` to use in the place of BlockAllocator and BlockTable (serving/parts.py).
+    free_order: as for BlockAllocator. log: a list that events are appended to, or None. parts: has any of `allocator`,
+    `block_table`, `fork` and `make_writable`, to use in the place of minipaged's own (serving/parts.py).
 
     Raises ValueError for sizes below 1 and for what this memory doesn't have (a prefix cache, a host pool).
     """
@@ -47,8 +47,10 @@ class PagedMemory:
         self.block_size = whole("block_size", block_size, least=1)
         self.num_blocks = whole("num_blocks", num_blocks, least=1)
         self._free_order = free_order
-        self._new_allocator = parts.allocator if parts else BlockAllocator
-        self._new_table = parts.block_table if parts else BlockTable
+        self._new_allocator = getattr(parts, "allocator", BlockAllocator)
+        self._new_table = getattr(parts, "block_table", BlockTable)
+        self._fork = getattr(parts, "fork", fork)
+        self._make_writable = getattr(parts, "make_writable", make_writable)
         self.prefix_cache = self.host = None  # there are none yet
         self.log = None
         self.clear()
@@ -102,7 +104,7 @@ class PagedMemory:
         """
         if child_id in self._tables:
             raise ValueError(f"sequence {child_id!r} is in this memory already")
-        self._tables[child_id] = child = fork(self.table(parent_id), self.allocator)
+        self._tables[child_id] = child = self._fork(self.table(parent_id), self.allocator)
         if self.log is not None:
             self.log.append(Forked(parent_id, child_id, len(child.blocks), self.allocator.num_free))
 
@@ -137,7 +139,7 @@ class PagedMemory:
             return None
         copies = []
         for seq_id, table, num_new_tokens, num_blocks in needed:
-            if num_copies and (pair := make_writable(table, table.num_tokens, self.allocator)):
+            if num_copies and (pair := self._make_writable(table, table.num_tokens, self.allocator)):
                 copies.append(pair)
                 self._copied(seq_id, table, *pair)
             if num_blocks:

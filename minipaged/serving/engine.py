@@ -3,6 +3,7 @@
 It decides nothing itself: it hands each stage what the one before made. Lesson 05 walks through one step.
 """
 
+import math
 import random
 from dataclasses import dataclass
 from itertools import count
@@ -12,9 +13,9 @@ import torch
 from minipaged.events import Refused
 from minipaged.serving import sampler, stopping
 from minipaged.serving.batch import Batch
-from minipaged.serving.outputs import RequestOutput
+from minipaged.serving.outputs import output_of
 from minipaged.serving.plan import Plan
-from minipaged.serving.sequence import Request, SamplingParams, Status, sequence_name
+from minipaged.serving.sequence import BeamSearchParams, Request, SamplingParams, Status, is_name_of
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class StepResult:
 
     @property
     def outputs(self):
-        """A RequestOutput for each request that got a token, as it stands when asked: most steps are never asked."""
-        return [RequestOutput.of(request, self.tokenizer) for request in self.requests]
+        """A RequestOutput for each request that got a token, as it stands when asked: most steps are never asked.
+        For a beam search, a BeamSearchOutput."""
+        return [output_of(request, self.tokenizer) for request in self.requests]
 
 
 class Engine:
@@ -57,17 +59,18 @@ class Engine:
 
     def add(self, prompt, params=None, request_id=None):
         """Queue a request. prompt: a text, a list of token ids, {"prompt": text} or {"prompt_token_ids": ids}.
+        params: SamplingParams or BeamSearchParams.
 
         Returns its request_id. Raises ValueError, with nothing added, for a wrong prompt or wrong params, a request_id
         in use, a prompt that fills the context, more answers than may run together, or more tokens than the pool can
         hold; the last three are events too (Refused).
         """
-        n = params.n if isinstance(params, SamplingParams) else 1
+        num_names = num_names_for(params)
         if request_id is None:
-            request_id = next(name for name in self._names if not self._in_use(name, n))
+            request_id = next(name for name in self._names if not self._in_use(name, num_names))
         if not (isinstance(request_id, str) and request_id):
             raise ValueError(f"request_id={request_id!r}: must be a text of at least 1 character")
-        if name := self._in_use(request_id, n):
+        if name := self._in_use(request_id, num_names):
             why = "" if name == request_id else f": {name!r}, as one of its sequences would be called"
             raise ValueError(f"request_id={request_id!r} is in use by an unfinished request{why}")
         request = self._request(prompt, params, request_id, self.log)
@@ -80,24 +83,28 @@ class Engine:
         """Raise the ValueError that `add` would raise for a wrong prompt or one that can never run, and add nothing."""
         self.scheduler.check(self._request(prompt, params, "", log=None))
 
-    def _in_use(self, request_id, n):
-        """A name that a request with n sequences would give and that an unfinished one has given, or None."""
-        group = self._requests.get(request_id.rpartition(".")[0])  # of B.2: B, one of whose sequences it may be
-        if group and request_id in map(group.name_of, range(group.num_sequences)):
+    def _in_use(self, request_id, num_names):
+        """A name that a request with so many sequences would give and that an unfinished one has given, or None."""
+        if request_id in self._requests:
             return request_id
-        own = [sequence_name(request_id, i, n) for i in range(min(n, self.scheduler.max_num_seqs))]
-        return next((name for name in (request_id, *own) if name in self._requests), None)
+        group = self._requests.get(request_id.rpartition(".")[0])  # of B.2: B, one of whose sequences it may be
+        if group and is_name_of(request_id, group.request_id, num_names_for(group.params)):
+            return request_id
+        taken = self._requests if num_names > 1 else ()
+        return next((name for name in taken if is_name_of(name, request_id, num_names)), None)
 
     def _request(self, prompt, params, request_id, log):
         """The Request that a prompt stands for. Where the prompt fills the context, ValueError is raised and noted."""
         params = SamplingParams() if params is None else params
-        if not isinstance(params, SamplingParams):
-            raise ValueError(f"params={params!r}: must be a SamplingParams")
+        if not isinstance(params, (SamplingParams, BeamSearchParams)):
+            raise ValueError(f"params={params!r}: must be a SamplingParams or a BeamSearchParams")
         token_ids = self.encode(prompt)
         if params.stop_strings and self.tokenizer is None:
             raise ValueError(f"stop={params.stop!r}: this engine has no tokenizer, so it can't see texts")
         if params.logprobs is not None and params.logprobs > self.vocab_size:
             raise ValueError(f"logprobs={params.logprobs}: at most {self.vocab_size}, the size of the vocabulary")
+        if isinstance(params, BeamSearchParams) and params.beam_width > self.vocab_size:
+            raise ValueError(f"beam_width={params.beam_width}: at most {self.vocab_size}, the size of the vocabulary")
         num_left = self.max_model_len - len(token_ids)
         if num_left <= 0:
             if log is not None:
@@ -149,7 +156,7 @@ class Engine:
                 return StepResult(plan, self._take_events())
             batch = Batch.build(plan, self.memory)
             logits = self.model(batch, self.cache)
-            continuations = sampler.choose(plan, logits)
+            continuations = sampler.choose(plan, logits, self.tokenizer)
             reasons = [stopping.reason(each.parent, each.token, self.tokenizer) for each in continuations]
             requests = list(dict.fromkeys(sequence.request for sequence in plan.due))
             marks, num_events = [(request, request.mark()) for request in requests], len(self.log or ())
@@ -197,3 +204,10 @@ class Engine:
 
     def has_unfinished(self):
         return bool(self._requests)
+
+
+def num_names_for(params):
+    """How many sequences such a request may come to have, all in all: each of them has a name of its own."""
+    if isinstance(params, BeamSearchParams) and params.beam_width > 1:
+        return math.inf  # every fork is a new one
+    return params.n if isinstance(params, SamplingParams) else 1

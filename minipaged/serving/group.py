@@ -1,8 +1,8 @@
 """What a request asks for that has several sequences: it is served together or not at all.
 
-Its samples share one prompt. That is computed once, by one sequence, and the others are forked from it; from then on
-each has tokens of its own. Here they are only counted, and nothing is changed: the scheduler asks, and decides. Lesson
-07 walks through it. (Paper: section 4.5: sequences of one group are preempted and come back together.)
+Its samples or beams share one prompt. That is computed once, by one sequence, and the others are forked from it; from
+then on each has tokens of its own. Here they are only counted, and nothing is changed: the scheduler asks, and
+decides. Lesson 07 walks through it. (Paper: section 4.5: sequences of one group are preempted and come back together.)
 """
 
 from minipaged.memory.block_table import blocks_for
@@ -12,15 +12,16 @@ from minipaged.serving.plan import Row
 def refused(request, memory, max_num_seqs):
     """Why a request can never run, if so: (in words, in a word, how much it needs, how much there is); else None."""
     n, num_prompt_tokens, max_tokens = request.num_sequences, request.num_prompt_tokens, request.max_tokens
+    name = "beam_width" if request.is_beam_search else "n"
     if n > max_num_seqs:
-        why = f"n={n}: at most max_num_seqs={max_num_seqs} sequences run together, and these must"
+        why = f"{name}={n}: at most max_num_seqs={max_num_seqs} sequences run together, and these must"
         return why, "max_num_seqs", n, max_num_seqs
     if memory.fits_ever(num_prompt_tokens, max_tokens, n):
         return None
     needed = memory.blocks_at_most(num_prompt_tokens, max_tokens, n)
     why = (
         f"the request can never fit: {num_prompt_tokens} prompt tokens and max_tokens={max_tokens}"
-        f"{f' for each of n={n} answers' if n > 1 else ''} need {needed} blocks of {memory.block_size}, "
+        f"{f' for each of {name}={n} answers' if n > 1 else ''} need {needed} blocks of {memory.block_size}, "
         f"the pool has {memory.num_blocks}"
     )
     return why, "pool", needed, memory.num_blocks
@@ -40,17 +41,26 @@ def rows_of(request, budget):
     """Who computes which tokens in this step, `budget` of them in all: a list of Rows.
 
     Each sequence takes what it lacks, in order, and leaves one token for each behind it: so whoever has caught up goes
-    on in every step. budget: at least one token for each unfinished sequence, or for the one that computes the prompt.
+    on in every step. Beams are compared with each other, so they go on in the same step: until the budget has room for
+    what all of them lack, each is held one token short. budget: at least one token for each unfinished sequence, or for
+    the one that computes the prompt.
     """
     group, rows = unfinished(request), []
     if is_apart(group):  # the prompt, and there the others are forked
         start = group[0].num_computed_tokens
         return [Row(group[0], start, min(request.num_prompt_tokens - start, budget))]
+    num_held = int(request.is_beam_search and sum(map(num_lacking, group)) > budget)
     for num_behind, sequence in zip(reversed(range(len(group))), group):
-        start = sequence.num_computed_tokens
-        rows.append(Row(sequence, start, min(sequence.num_tokens - start, budget - num_behind)))
-        budget -= rows[-1].num_tokens
+        num_tokens = min(num_lacking(sequence) - num_held, budget - num_behind)
+        if num_tokens:
+            rows.append(Row(sequence, sequence.num_computed_tokens, num_tokens))
+        budget -= num_tokens
     return rows
+
+
+def num_lacking(sequence):
+    """How many of its tokens are still to be computed."""
+    return sequence.num_tokens - sequence.num_computed_tokens
 
 
 def blocks_wanted(request, block_size):

@@ -10,10 +10,10 @@ from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.paged import PagedMemory
 from minipaged.model.load import load
-from minipaged.serving.outputs import RequestOutput
+from minipaged.serving.outputs import output_of
 from minipaged.serving.parts import Parts
 from minipaged.serving.scheduler import Scheduler
-from minipaged.serving.sequence import SamplingParams, Status
+from minipaged.serving.sequence import BeamSearchParams, SamplingParams, Status
 
 ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -75,22 +75,34 @@ class LLM:
         one for all, or a list with one for each. Every prompt is checked before the first step: ValueError names the
         first one that can't run, by its number from 0, and nothing is generated.
         """
-        pairs = self._checked(prompts, sampling_params)
+        params = SamplingParams() if sampling_params is None else sampling_params
+        return self._run(self._checked(prompts, params, SamplingParams))
+
+    def beam_search(self, prompts, params):
+        """Look for the likeliest answers to prompts. Returns a BeamSearchOutput for each, in order.
+
+        params: BeamSearchParams, one for all or a list with one for each. Everything else is as in generate.
+        """
+        return self._run(self._checked(prompts, params, BeamSearchParams))
+
+    def _run(self, pairs):
         finished = {}
         with self._nothing_left_behind():
             request_ids = [self.engine.add(*pair) for pair in pairs]
             while self.engine.has_unfinished():
                 for request in self.engine.step().requests:
                     if request.status is Status.FINISHED:
-                        finished[request.request_id] = RequestOutput.of(request, self.engine.tokenizer)
+                        finished[request.request_id] = output_of(request, self.engine.tokenizer)
         return [finished[request_id] for request_id in request_ids]
 
     def stream(self, prompts, sampling_params=None):
         """As generate, but yields a RequestOutput, with all that it has so far, whenever a request got a token.
 
-        Wrong prompts raise at once. Closing the generator early takes its requests away.
+        sampling_params may be BeamSearchParams too, as for beam_search: then it is a BeamSearchOutput. Wrong prompts
+        raise at once. Closing the generator early takes its requests away.
         """
-        return self._stream(self._checked(prompts, sampling_params))
+        params = SamplingParams() if sampling_params is None else sampling_params
+        return self._stream(self._checked(prompts, params, (SamplingParams, BeamSearchParams)))
 
     def _stream(self, pairs):
         with self._nothing_left_behind():
@@ -113,23 +125,30 @@ class LLM:
         if self.engine.has_unfinished():
             raise ValueError("the engine has unfinished requests: finish or abort them first")
 
-    def _checked(self, prompts, sampling_params):
-        """Pairs of a prompt and its SamplingParams, each of which can run; ValueError otherwise."""
+    def _checked(self, prompts, params, kinds):
+        """Pairs of a prompt and its params, of these kinds, each of which can run; ValueError otherwise."""
         is_one = not isinstance(prompts, (list, tuple)) or (prompts and isinstance(prompts[0], int))
         prompts = [prompts] if is_one else prompts
-        params = SamplingParams() if sampling_params is None else sampling_params
         if not isinstance(params, (list, tuple)):
             params = [params] * len(prompts)
         if len(params) != len(prompts):
-            raise ValueError(f"{len(prompts)} prompts, {len(params)} SamplingParams: give one for all or one for each")
+            raise ValueError(f"{len(prompts)} prompts, {len(params)} params: give one for all or one for each")
         self._must_be_idle()
         pairs = list(zip(prompts, params))
         for i, pair in enumerate(pairs):
             try:
+                _demand_kind(pair[1], kinds)
                 self.engine.check(*pair)
             except ValueError as error:
                 raise ValueError(f"prompt {i}: {error}") from None
         return pairs
+
+
+def _demand_kind(params, kinds):
+    """A wrong type altogether is the engine's to name; here, the one that belongs to the other verb."""
+    if isinstance(params, (SamplingParams, BeamSearchParams)) and not isinstance(params, kinds):
+        verbs = "SamplingParams are for generate, BeamSearchParams for beam_search"
+        raise ValueError(f"params={params!r}: {verbs}")
 
 
 def _one_of(name, value, allowed):

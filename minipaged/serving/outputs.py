@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from minipaged.serving.beam_search import score
 from minipaged.serving.stopping import first_stop, settled
 
 
@@ -50,6 +51,68 @@ class RequestOutput:
         outputs = [completion(sequence, tokenizer) for sequence in request.sequences]
         finished = all(sequence.finish_reason for sequence in request.sequences)
         return cls(request.request_id, request.prompt, list(request.prompt_token_ids), outputs, finished)
+
+
+@dataclass(frozen=True)
+class BeamSearchSequence:
+    """One answer of a beam search.
+
+    text, token_ids, cumulative_logprob and finish_reason are as in CompletionOutput: of the answer alone, with the end
+    of text among the token_ids if that ended it. (vLLM's text has the prompt in front.) score: what answers are
+    compared by, cumulative_logprob / len(token_ids) ** length_penalty. tokens: prompt and answer, as in vLLM.
+    """
+
+    text: str | None
+    token_ids: list
+    tokens: list
+    cumulative_logprob: float
+    score: float
+    finish_reason: str | None
+    stop_reason: str | None = None
+
+    @property
+    def cum_logprob(self):
+        """vLLM's name for cumulative_logprob."""
+        return self.cumulative_logprob
+
+
+@dataclass(frozen=True)
+class BeamSearchOutput:
+    """A prompt and the answers that a beam search has found, beam_width of them, the one with the best score first.
+
+    While the search goes on, they are the best of those found and those still followed. The rest is as in
+    RequestOutput.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list
+    sequences: list
+    finished: bool
+
+    @property
+    def outputs(self):
+        """The sequences, under RequestOutput's name for them."""
+        return self.sequences
+
+    @classmethod
+    def of(cls, request, tokenizer):
+        """What the beam search of a serving.sequence.Request has come to."""
+        found = [sequence for sequence in request.sequences if sequence.finish_reason != "dropped"]
+        # Of equal ones, those that were found first; those of one step in the order of their token ids.
+        found.sort(key=lambda sequence: (-score(sequence), sequence.num_output_tokens, sequence.token_ids))
+        best = []
+        for sequence in found[: request.params.beam_width]:
+            answer = completion(sequence, tokenizer)
+            facts = answer.cumulative_logprob, score(sequence), answer.finish_reason
+            best.append(BeamSearchSequence(answer.text, answer.token_ids, list(sequence.token_ids), *facts))
+        finished = all(sequence.finish_reason for sequence in request.sequences)
+        return cls(request.request_id, request.prompt, list(request.prompt_token_ids), best, finished)
+
+
+def output_of(request, tokenizer):
+    """What a request has come to, for its user: a RequestOutput, or a BeamSearchOutput."""
+    return (BeamSearchOutput if request.is_beam_search else RequestOutput).of(request, tokenizer)
 
 
 def completion(sequence, tokenizer):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from minipaged.memory.allocator import BlockAllocator
 from minipaged.memory.block_table import BlockTable
+from minipaged.memory.copy_on_write import fork, make_writable
 from minipaged.serving.engine import Engine
 
 
@@ -16,12 +17,14 @@ from minipaged.serving.engine import Engine
 class Parts:
     """minipaged's own parts, unless others are given.
 
-    allocator, block_table: called as BlockAllocator and BlockTable. attend_one: as attention.reference.attend_one;
-    None: LLM's own attention, which reads many queries at a time.
+    allocator, block_table: called as BlockAllocator and BlockTable. fork, make_writable: as in memory.copy_on_write.
+    attend_one: as attention.reference.attend_one; None: LLM's own attention, which reads many queries at a time.
     """
 
     allocator: Callable = BlockAllocator
     block_table: Callable = BlockTable
+    fork: Callable = fork
+    make_writable: Callable = make_writable
     attend_one: Callable | None = None
 
     def engine(self, *arguments):

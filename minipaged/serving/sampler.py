@@ -1,5 +1,6 @@
 """From logits to the next token: greedy, or drawn at a temperature from all tokens or from the likeliest.
 
+What a beam search goes on with is decided in beam_search.py, from the same log-probabilities.
 A draw depends on the request's seed, the sequence's index in the request and the token's position, and on nothing
 else. So it is the same whatever else is in the batch, and the same again after a preemption. (vLLM:
 v1/sample/sampler.py.)
@@ -10,26 +11,42 @@ import random
 
 import torch
 
+from minipaged.serving import beam_search
 from minipaged.serving.group import sample_indices
 from minipaged.serving.plan import Continuation
 
 
-def choose(plan, logits):
-    """The next token of every due sequence: logits [num_due, vocab_size] -> list of Continuation, in the plan's order.
+def choose(plan, logits, tokenizer=None):
+    """How every due sequence goes on: logits [num_due, vocab_size] -> list of Continuation.
 
-    At the end of a prompt all samples of a request are drawn from one row of logits: so many Continuations of one
-    sequence. The log-probability returned is the model's own, before temperature. Raises FloatingPointError for NaN,
-    which in a poisoned cache means that attention read a slot that nobody had written.
+    Those of samples come first, in the plan's order, one for each; at the end of a prompt all samples of a request are
+    drawn from one row of logits: so many Continuations of one sequence. Behind them come those of beam searches, any
+    number for each beam. tokenizer: whose end of text ends a beam; None: there is none. The log-probability returned is
+    the model's own, before temperature. Raises FloatingPointError for NaN, which in a poisoned cache means that
+    attention read a slot that nobody had written.
     """
     if not plan.due:
         return []
     logprobs = logits.log_softmax(dim=-1)
     if any(map(math.isnan, logprobs[:, 0].tolist())):  # one NaN among a row's logits spreads to all of its logprobs
         raise FloatingPointError("the logits are NaN")
-    samples = [(row, index) for row, sequence in enumerate(plan.due) for index in sample_indices(sequence)]
-    rows, sequences = [row for row, _ in samples], [plan.due[row] for row, _ in samples]
+    samples, beams = [], {}
+    for row, sequence in enumerate(plan.due):
+        if sequence.request.is_beam_search:
+            beams.setdefault(sequence.request, []).append(row)
+        else:
+            samples += [(row, index) for index in sample_indices(sequence)]
+    continuations = sample(plan.due, samples, logits, logprobs) if samples else []
+    for rows in beams.values():
+        continuations += beam_search.choose([plan.due[row] for row in rows], logprobs[rows], tokenizer)
+    return continuations
+
+
+def sample(due, samples, logits, logprobs):
+    """One Continuation for each of the samples: pairs of a row of the logits and a sample's index in its request."""
+    rows, sequences = [row for row, _ in samples], [due[row] for row, _ in samples]
     tokens = torch.from_numpy(logits.cpu().numpy().argmax(axis=-1))  # ten times as fast as torch's own on a CPU
-    tokens = tokens if len(rows) == len(plan.due) else tokens[rows]
+    tokens = tokens if rows == list(range(len(due))) else tokens[rows]
     drawn = [i for i, sequence in enumerate(sequences) if sequence.request.params.temperature > 0]
     if drawn:
         uniforms = [uniform(sequences[i].request.seed, samples[i][1], sequences[i].num_tokens) for i in drawn]

@@ -1,8 +1,9 @@
-"""What is asked for and how far it has come: SamplingParams, Request, Sequence and its Status.
+"""What is asked for and how far it has come: SamplingParams or BeamSearchParams, Request, Sequence and its Status.
 
 Plain records. Nothing here decides anything; the scheduler moves sequences along. (vLLM: v1/request.py.)
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -67,9 +68,50 @@ class SamplingParams:
             object.__setattr__(self, name, value)
 
 
+@dataclass(frozen=True)
+class BeamSearchParams:
+    """Look for the likeliest answers instead of drawing one. Names are vLLM's.
+
+    beam_width: how many beginnings of an answer are followed at a time, and how many answers there are in the end.
+    max_tokens, ignore_eos: as in SamplingParams. length_penalty: the score of an answer is the sum of its tokens'
+    log-probabilities divided by (their number to this power); 0: the sum itself; the larger, the better for long ones.
+
+    Nothing is drawn, so there is no temperature. Raises ValueError for a value that isn't allowed.
+    """
+
+    beam_width: int
+    max_tokens: int
+    ignore_eos: bool = field(default=False, kw_only=True)
+    length_penalty: float = field(default=1.0, kw_only=True)
+
+    stop_strings, logprobs, seed = (), None, None  # SamplingParams has them; here there are none
+
+    def __post_init__(self):
+        whole("beam_width", self.beam_width, least=1)
+        whole("max_tokens", self.max_tokens, least=1)
+        # To the power of 32, any length is a number that a float can hold.
+        penalty = real(
+            "length_penalty", self.length_penalty, lambda number: abs(number) <= 32, "a number from -32 to 32"
+        )
+        object.__setattr__(self, "length_penalty", penalty)
+
+    @property
+    def n(self):
+        """How many sequences such a request has at a time, as SamplingParams.n."""
+        return self.beam_width
+
+
 def sequence_name(request_id, index, num_sequences):
     """A for a request with one sequence; A.1, A.2, ... where there can be several (the paper's A1, A2)."""
     return request_id if num_sequences == 1 else f"{request_id}.{index + 1}"
+
+
+def is_name_of(name, request_id, num_names):
+    """Could one of a request's sequences be called so? num_names: how many it may come to have; without end, inf."""
+    head, _, number = name.rpartition(".")
+    if num_names == 1 or head != request_id:
+        return False
+    return bool(re.fullmatch("[1-9][0-9]{0,9}", number)) and int(number) <= num_names
 
 
 @dataclass(eq=False)
@@ -119,14 +161,15 @@ class Sequence:
 class Request:
     """What a user asked for, and the sequences that answer it.
 
-    There is one at first, with the prompt; each further one begins as a fork of another. max_tokens is the parameters'
+    There is one at first, with the prompt; each further one begins as a fork of another. In a beam search these may be
+    far more than run at a time: the others are finished, most of them "dropped". max_tokens is the parameters'
     number, cut where the model's context ends. seed is theirs, or one that the engine gave.
     """
 
     request_id: str
     prompt: str | None
     prompt_token_ids: list
-    params: SamplingParams
+    params: SamplingParams | BeamSearchParams
     max_tokens: int
     seed: int
     status: Status = Status.WAITING
@@ -155,6 +198,10 @@ class Request:
         del self.sequences[len(marks) :]
         for sequence, mark in zip(self.sequences, marks):
             sequence.go_back_to(mark)
+
+    @property
+    def is_beam_search(self):
+        return isinstance(self.params, BeamSearchParams)
 
     @property
     def num_sequences(self):

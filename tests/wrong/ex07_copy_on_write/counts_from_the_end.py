@@ -1,0 +1,24 @@
+# Wrong: a negative position means a block counted from the end, as Python reads it.
+
+from minipaged.memory.block_table import BlockTable
+
+
+def fork(table, allocator):
+    child = BlockTable(table.block_size)
+    child.append_blocks(table.blocks)
+    child.num_tokens = table.num_tokens
+    allocator.share(table.blocks)
+    return child
+
+
+def make_writable(table, position, allocator):
+    logical = position // table.block_size
+    if logical >= len(table.blocks):
+        return None
+    source = table.blocks[logical]
+    if allocator.ref_count(source) == 1:
+        return None
+    [destination] = allocator.allocate()
+    table.blocks[logical] = destination
+    allocator.release([source])
+    return source, destination

@@ -1,0 +1,16 @@
+# Wrong: nothing is ever copied.
+
+from minipaged.memory.block_table import BlockTable
+
+
+def fork(table, allocator):
+    child = BlockTable(table.block_size)
+    child.append_blocks(table.blocks)
+    child.num_tokens = table.num_tokens
+    allocator.share(table.blocks)
+    return child
+
+
+def make_writable(table, position, allocator):
+    if position < 0:
+        raise ValueError(f"position {position} is below 0")
