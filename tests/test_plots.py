@@ -345,3 +345,21 @@ def test_only_an_engine_with_events_can_be_shown():
     with pytest.raises(ValueError, match="events=True"):
         visualize.show(silent)
     assert "step" not in vars(silent)
+
+
+def test_four_answers_to_one_prompt(plots):
+    """Blocks that four tables name, before and after three of these have copied the last one."""
+    four = memory(num_blocks=12, A1=6)
+    for name in ("A2", "A3", "A4"):
+        four.fork("A1", name)
+    texts = {f"A{i}": [*SPEECH[:6], f"end{i}"] for i in (1, 2, 3, 4)}
+    before = plots.draw_pool(four, texts)
+    assert "block 1: logical 1 of A1 and logical 1 of A2 and logical 1 of A3 and logical 1 of A4" in before.alt
+    assert before.alt.count("ref_count 4") == 2 and "●▲■◆" in written(plots.draw_tables(four, texts).svg)
+    copies = four.grow([(name, 1) for name in texts])
+    assert [source for source, _ in copies] == [1, 1, 1]
+    for picture in (plots.draw_pool(four, texts), plots.draw_tables(four, texts)):
+        assert picture.alt.count("ref_count 4") == 1 and {"end1", "end2", "end3", "end4"} <= set(written(picture.svg))
+        assert len(picture.svg.encode()) < LIMIT
+        assert "A4◆" in written(picture.svg)
+        assert "block 1: logical 1 of A4, 3 of 4 slots filled, ref_count 1" in picture.alt

@@ -337,6 +337,11 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
         ("--scenario mixed hello", "--scenario and prompts: only one of them"),
         ("--replay x --seed 3", "--replay with --seed: "),
         ("--max-tokens 3", "--max-tokens is for your own prompts"),
+        ("--n 0 hello", "--n: '0' must be a whole number from 1 to 8"),
+        ("--beam-width 9 hello", "--beam-width: '9' must be a whole number from 1 to 8"),
+        ("--n 2 --beam-width 2 hello", "--n with --beam-width: answers are drawn or searched for"),
+        ("--beam-width 2", "--beam-width is for your own prompts"),
+        ("--n 2 --replay x", "--replay with --n"),
         ("--record= hello", "--record: the file's name is empty"),
         ("--json --save-svg x", "--save-svg: not allowed with argument --json"),
         ("--sped 3", "--sped (--help lists what is allowed)"),
@@ -355,7 +360,8 @@ def test_a_bad_value_is_one_clear_line(args, said, capsys):
         ("--num-blocks 4000 --block-size 200", "makes 800,000 slots: at most 65,536 are allowed"),
         (
             "--scenario presure",
-            "--scenario 'presure': must be one of growth, mixed, pressure, parallel-sampling. Did you mean 'pressure'?",
+            "--scenario 'presure': must be one of growth, mixed, pressure, parallel-sampling, beam-search. "
+            "Did you mean 'pressure'?",
         ),
         ("--once 999", "--once 999: must be a step of this run, which has steps 0 to "),
         ("--replay no/such/file", "no/such/file: No such file"),
@@ -371,7 +377,7 @@ def test_what_cannot_be_had_is_one_clear_line(args, said, capsys):
 def test_scenarios_are_listed_and_can_be_watched(capsys):
     assert main(["--list"]) == 0
     names = re.findall(r"^([\w-]+) ", capsys.readouterr().out, flags=re.MULTILINE)
-    assert names == ["growth", "mixed", "pressure", "parallel-sampling"]
+    assert names == ["growth", "mixed", "pressure", "parallel-sampling", "beam-search"]
     for name in names:
         assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
         out = capsys.readouterr().out

@@ -13,7 +13,17 @@ from harness import some_slow
 from rich.cells import cell_len
 from test_grouped import make_snapshot
 from test_recording import drawn, leaves, recorded
-from test_visualize import HOSTILE, SIZES, ModelFreeEngine, check_frame, check_snapshot, expanded, state_of, story
+from test_visualize import (
+    HOSTILE,
+    SIZES,
+    ModelFreeEngine,
+    check_frame,
+    check_snapshot,
+    expanded,
+    played,
+    state_of,
+    story,
+)
 
 from visualize.app import frames
 from visualize.grouped import draw_grouped
@@ -21,7 +31,7 @@ from visualize.ink import ASCII, NEW, OKABE_ITO, UNICODE
 from visualize.panels import draw_memory
 from visualize.recording import Replay, read_snapshot
 from visualize.requests import draw_requests
-from visualize.scenarios import PARALLEL_SAMPLING, Arrival, Run, Scenario
+from visualize.scenarios import BEAM_SEARCH, PARALLEL_SAMPLING, Arrival, Run, Scenario
 from visualize.scene import Scene
 from visualize.sharing import ranges, striped, together
 from visualize.view import view
@@ -108,7 +118,7 @@ def test_at_the_smallest_size_sharing_is_told_without_colour(parallel):
         tables = [table for name, table in state["tables"].items() if name.startswith("A.")]
         if len(tables) > 1:
             blocks, named = len({block for table in tables for block in table}), sum(map(len, tables))
-            assert f"A.1-4   {blocks} blocks, named {named} times" in text
+            assert f"A.1-4  {blocks} blocks, named {named} times" in text
         if "B" in state["tables"]:
             assert re.search(r"\n B\S  +running ", text)
 
@@ -253,9 +263,41 @@ def test_the_memory_line_says_what_sharing_saves_in_any_width(parallel):
 
 
 def test_a_replay_draws_what_the_live_run_drew(tmp_path):
-    live = recorded(tmp_path / "run.jsonl", CROWDED)
-    replay = Replay(tmp_path / "run.jsonl")
-    assert drawn(replay) == live and replay.damage is None
+    for number, scenario in enumerate((CROWDED, BEAMS)):
+        live = recorded(tmp_path / f"{number}.jsonl", scenario)
+        replay = Replay(tmp_path / f"{number}.jsonl")
+        assert drawn(replay) == live and replay.damage is None
+
+
+BEAMS = Scenario("", "", (Arrival(0, "A", "abcde", 9, beam_width=4), Arrival(1, "B", "fghi", 5)), PARALLEL.settings)
+
+
+def test_beams_that_are_given_up_say_so_first_and_are_only_counted():
+    num_dropped = 0
+    for (before, _), (snapshot, state) in pairwise(story(BEAMS)):
+        check_snapshot(snapshot, state)
+        check_frame(snapshot, before, state, 140, 60)
+        dropped = [event for event in snapshot.events if event.dropped]
+        texts = {size: re.sub(r"\s+", " ", view(snapshot, before, *size).plain) for size in ((140, 40), (60, 15))}
+        assert all(
+            event.kind == "BlocksReleased" and "is followed no further: it gives" in event.why for event in dropped
+        )
+        assert all(event.why in texts[140, 40] for event in dropped)
+        assert not dropped or dropped[0].why.partition(":")[0] in texts[60, 15]
+        num_dropped += len(dropped)
+        ended = [seq for seq in snapshot.sequences if seq.finish_reason == "dropped"]
+        assert len(ended) == num_dropped and (f"{num_dropped} dropped" in texts[140, 40]) == bool(num_dropped)
+    assert num_dropped > 4
+
+
+def test_the_moment_of_the_papers_figure_9():
+    """Two of four beams end, all that go on come from the two others, and four blocks are freed."""
+    snapshots = [snapshot for snapshot, _ in played(BEAM_SEARCH)]
+    dropped = [event for event in snapshots[5].events if event.dropped]
+    freed = {block for event in dropped for block in event.fact.freed}
+    assert len(dropped) == 2 and len(freed) == 4 and freed < set(snapshots[5].free_order)
+    kept = {block for event in dropped for block in event.table} - freed
+    assert kept and all(snapshots[5].blocks[block].owners for block in kept)
 
 
 @pytest.mark.slow

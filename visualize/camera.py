@@ -120,7 +120,9 @@ class Camera:
         for fact in facts:
             # A token is told by what it says, unless that is nothing that can be shown.
             text = self._texts[fact.sequence][0][fact.position] if isinstance(fact, Sampled) else None
-            yield Event(fact, text or None, tables.follow(fact))
+            is_release = isinstance(fact, BlocksReleased) and fact.sequence in self._sequences
+            dropped = is_release and self._sequences[fact.sequence].finish_reason == "dropped"
+            yield Event(fact, text or None, tables.follow(fact), dropped)
 
 
 class Tables:

@@ -45,9 +45,9 @@ def parse_args(argv):
     what.add_argument(
         "--max-tokens", type=whole(1, 1023), metavar="N", help="to generate for each of them (default 24)"
     )
-    what.add_argument(
-        "--n", type=whole(1, scenarios.MOST_TOGETHER), metavar="N", help="so many answers to each of them"
-    )
+    together = whole(1, scenarios.MOST_TOGETHER)
+    what.add_argument("--n", type=together, metavar="N", help="so many answers to each of them (default 1)")
+    what.add_argument("--beam-width", type=together, metavar="N", help="a beam search for each of them, so wide")
     what.add_argument("--scenario", metavar="NAME", help="a story (default mixed)")
     what.add_argument("--list", action="store_true", help="tell which scenarios there are")
     what.add_argument("--replay", metavar="FILE", help="a recording; needs no model")
@@ -78,12 +78,18 @@ def check_together(parser, args):
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         parser.error(f"{' and '.join(given)}: only one of them can be watched")
-    for name in ("num_blocks", "block_size", "seed", "record", "max_tokens", "n") if args.replay is not None else ():
+    for name in (
+        ("num_blocks", "block_size", "seed", "record", "max_tokens", "n", "beam_width")
+        if args.replay is not None
+        else ()
+    ):
         if getattr(args, name) is not None:
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
     if args.replay is not None and args.mine:
         parser.error("--replay with --mine: a recording is what it is, leave one of them out")
-    for name in ("max_tokens", "n"):
+    if args.n is not None and args.beam_width is not None:
+        parser.error("--n with --beam-width: answers are drawn or searched for, leave one of them out")
+    for name in ("max_tokens", "n", "beam_width"):
         if getattr(args, name) and not args.prompts:
             parser.error(f"--{name.replace('_', '-')} is for your own prompts, and none is given")
     if args.save_animation is not None and args.once is not None:
@@ -105,7 +111,7 @@ def check_together(parser, args):
 def scenario_of(args):
     """The Scenario that is asked for, with the pool that is asked for. Raises ValueError for one that can't be had."""
     if args.prompts:
-        scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1)
+        scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1, args.beam_width)
     else:
         scenario = scenarios.find(args.scenario or "mixed")
     sizes = {name: getattr(args, name) for name in ("num_blocks", "block_size") if getattr(args, name) is not None}

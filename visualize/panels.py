@@ -112,7 +112,7 @@ def draw_why(scene, width, height):
     """One sentence for each thing that happened in this step; where room is short, the routine goes first."""
     ink, events = scene.ink, scene.snapshot.events
     drawn = [draw_sentence(scene, event, width) for event in events]
-    expendable = sorted(range(len(events)), key=lambda i: (importance(events[i].kind), -i))
+    expendable = sorted(range(len(events)), key=lambda i: (importance(events[i].kind, events[i].dropped), -i))
     story = wrap(line(safe(scene.story, ink)), width)
     hidden = 0
     while len(story) + sum(map(len, drawn)) + bool(hidden) > height and hidden < len(events) - 1:

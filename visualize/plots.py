@@ -199,8 +199,10 @@ def tables_picture(pool, title):
             canvas.text(right - 5, height, block, bold=True, align="right")
             draw_block(canvas, right, height, slot, pool, homes, pool.physical_words(block), pool.counts[block])
             canvas.text(middle, height, pool.counts[block], SMALL, align="center", bold=pool.counts[block] > 1)
-            labels = "".join(pool.owners.label(name) for name, _ in homes)
-            canvas.text(middle + 12, height, shorten(labels, WIDTH - 24 - middle - 12), SMALL)
+            labels, room = [pool.owners.label(name) for name, _ in homes], WIDTH - 24 - middle - 12
+            if text_width("".join(labels), SMALL) > room:  # their shapes alone say who they are, and all fit
+                labels = [label[-1] for label in labels]
+            canvas.text(middle + 12, height, shorten("".join(labels), room), SMALL)
         for arrow in arrows:
             canvas.arrow(*arrow)
         tables = "; ".join(f"{name}: {', '.join(map(str, blocks))}" for name, (blocks, _) in pool.tables.items())

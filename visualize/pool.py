@@ -12,6 +12,7 @@ from visualize.lines import fit, line, spread
 from visualize.sharing import draw_owners, striped, together
 
 GAP, MAX_GAP = 2, 4  # columns between two cells
+MAX_SPARE = 6  # columns that a brief cell can be wider
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ def choose(scene, width, height):
         columns = -(-num_blocks // rows)  # the last row as long as the others, where that is possible
         if rows * (layout.height + layout.gap) - layout.gap <= height:
             break
+    if layout.kind == "brief" and scene.may_share:  # columns left over are used to name more owners
+        spare = (width - (columns - 1) * GAP) // columns - layout.width
+        layout = replace(layout, width=layout.width + min(MAX_SPARE, max(spare, 0)))
     return layout, columns, rows
 
 

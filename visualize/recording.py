@@ -14,6 +14,7 @@ from visualize.snapshot import SCHEMA, Block, Event, FirstOf, SequenceState, Sna
 from visualize.sound import check_sound
 
 KINDS = {name: each for name, each in vars(events).items() if is_dataclass(each)}
+BESIDES = ("token_text", "table", "dropped")  # of an event, where it has them
 ABOUT = ("title", "before", "after", "settings")
 
 
@@ -164,6 +165,6 @@ def read_sequence(record, old):
 
 def read_event(record):
     facts = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    kind, text, table = facts.pop("kind"), facts.pop("token_text", None), facts.pop("table", None)
+    kind, besides = facts.pop("kind"), {name: facts.pop(name) for name in BESIDES if name in facts}
     del facts["why"]
-    return Event(KINDS[kind](**facts), text, table)
+    return Event(KINDS[kind](**facts), **besides)

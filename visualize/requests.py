@@ -26,7 +26,8 @@ def draw_requests(scene, width, height):
     running = [seq for seq in sequences if seq.block_table]
     waiting = [seq for seq in sequences if seq.name in scene.snapshot.queue]
     finished = [seq for seq in sequences if seq not in running and seq not in waiting]
-    growing = [running, waiting, finished] if len(running) * 2 <= height else [[seq] for seq in running]
+    room = height - (len(drawn) - len(sequences))  # without the lines of whole groups
+    growing = [running, waiting, finished] if len(running) * 2 <= room else [[seq] for seq in running]
     for most in range(2, 7):
         for group in list(growing):
             taller = drawn | {seq.name: draw_sequence(scene, seq, width, most) for seq in group}
@@ -87,16 +88,17 @@ def draw_group(scene, sequences, width):
     shown = going_on or finished or sequences
     request = clip_start(safe(sequences[0].request, ink), scene.label_width, ink)
     head = line((pad(f" {request}", indent), "bold"), (f"{status:<9}  ", "bold" if named else ""))
-    head.append_text(striped(f" {together(shown, ink)} ", [scene.style(seq.name) for seq in shown]))
-    facts = [f"{count(len(set(named)), 'block')}, named {count(len(named), 'time')}"] * bool(named)
-    if going_on and not named:
-        facts.append(standing(scene, going_on[0], width - head.cell_len - 2))
-    for number, what in (
-        (len(finished) * bool(going_on), "finished"),
-        (len(sequences) - len(finished + going_on), "dropped"),
-    ):
-        facts += [f"{number:,} {what}"] * bool(number)
-    return fit(line(head, "  ", ", ".join(facts)), width, ink)
+    head.append_text(line(striped(together(shown, ink), [scene.style(seq.name) for seq in shown]), "  "))
+    counts = ((len(finished) * bool(going_on), "finished"), (len(sequences) - len(finished + going_on), "dropped"))
+    ended = [f"{number:,} {what}" for number, what in counts if number]
+    held = count(len(set(named)), "block")
+    if named:
+        facts = (f"{held}, named {count(len(named), 'time')}", held)
+    else:
+        facts = (standing(scene, going_on[0], width - head.cell_len) if going_on else "",)
+    phrases = [", ".join(filter(None, (fact, *ended))) for fact in facts]
+    head.append(next((each for each in phrases if cell_len(each) <= width - head.cell_len), phrases[-1]))
+    return fit(head, width, ink)
 
 
 def draw_sequence(scene, seq, width, most):

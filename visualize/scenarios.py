@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from minipaged.memory.block_table import blocks_for
-from minipaged.serving.sequence import SamplingParams
+from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 from visualize.camera import Camera
 
 TEMPERATURE = 0.7  # the tiny model speaks more clearly than at 1
@@ -17,13 +17,23 @@ MOST_TOGETHER = 8  # sequences that run together where each prompt has several a
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request that is added when `step` steps have been run. n: how many answers it is to have."""
+    """A request that is added when `step` steps have been run.
+
+    n: how many answers it is to have. beam_width: how many beams a beam search follows; None: its answers are drawn.
+    """
 
     step: int
     name: str
     prompt: str
     max_tokens: int
     n: int = 1
+    beam_width: int | None = None
+
+    def params(self, seed):
+        """What the engine is asked for."""
+        if self.beam_width is not None:
+            return BeamSearchParams(self.beam_width, self.max_tokens, ignore_eos=True)
+        return SamplingParams(TEMPERATURE, seed, self.max_tokens, ignore_eos=True, n=self.n)
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,21 @@ PARALLEL_SAMPLING = Scenario(
     settings={"num_blocks": 20, "block_size": 4, "max_num_seqs": 5, "max_num_batched_tokens": 16},
 )
 
-SCENARIOS = {scenario.name: scenario for scenario in (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING)}
+BEAM_SEARCH = Scenario(
+    name="beam-search",
+    title="four beams: the likeliest beginnings go on, others are given up",
+    before=(
+        "A beam search follows the four likeliest beginnings of an answer, and at every step one of them may go on in "
+        "several ways and another in none. "
+        "Watch step 5: two beams end, and of their blocks those are freed that nobody else goes on with."
+    ),
+    after="At nearly every step beams were forked and given up, and nothing was copied but blocks about to be written.",
+    arrivals=(Arrival(0, "A", "ROMEO:", 9, beam_width=4),),
+    settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16},
+)
+
+STORIES = (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING, BEAM_SEARCH)
+SCENARIOS = {scenario.name: scenario for scenario in STORIES}
 
 
 def find(name):
@@ -124,19 +148,20 @@ def find(name):
     raise ValueError(f"--scenario {name!r}: must be one of {', '.join(SCENARIOS)}. Did you mean {near[0]!r}?")
 
 
-def of_prompts(prompts, max_tokens, n=1):
-    """A scenario of a user's own prompts, which all arrive at once. n: how many answers each of them is to have.
+def of_prompts(prompts, max_tokens, n=1, beam_width=None):
+    """A scenario of a user's own prompts, which all arrive at once. n, beam_width: of each of them, as in Arrival.
 
-    The pool grows with n: where one answer fits, n do.
+    The pool grows with these: where one answer fits, all of them do.
     """
     names = [chr(ord("A") + i) if i < 26 else f"{i}" for i in range(len(prompts))]
-    arrivals = tuple(Arrival(0, name, prompt, max_tokens, n) for name, prompt in zip(names, prompts))
+    arrivals = tuple(Arrival(0, name, prompt, max_tokens, n, beam_width) for name, prompt in zip(names, prompts))
     title = "your prompt" if len(prompts) == 1 else f"your {len(prompts)} prompts"
-    settings = dict(MIXED.settings)
-    if n > 1:
-        title += f", {n} answers each" if len(prompts) > 1 else f", {n} answers"
-        # Each further answer owns the blocks of its own tokens, and of those with which it begins in a copied block.
-        settings["num_blocks"] += (n - 1) * blocks_for(max_tokens + settings["block_size"] - 2, settings["block_size"])
+    settings, num_sequences = dict(MIXED.settings), beam_width or n
+    if num_sequences > 1:
+        title += f", {num_sequences} {'beams' if beam_width else 'answers'}{' each' if len(prompts) > 1 else ''}"
+        # Each further one owns the blocks of its own tokens, and of those with which it begins in a copied block.
+        block_size = settings["block_size"]
+        settings["num_blocks"] += (num_sequences - 1) * blocks_for(max_tokens + block_size - 2, block_size)
         settings["max_num_seqs"] = MOST_TOGETHER
     return Scenario("prompts", title, arrivals, settings)
 
@@ -172,8 +197,7 @@ class Run:
     def _add_arrivals(self):
         while self._arrivals and self._arrivals[0][1].step <= self._num_steps:
             number, each = self._arrivals.pop(0)
-            params = SamplingParams(TEMPERATURE, 1000 * self._seed + number, each.max_tokens, True, n=each.n)
             try:
-                self._engine.add(each.prompt, params, request_id=each.name)
+                self._engine.add(each.prompt, each.params(1000 * self._seed + number), request_id=each.name)
             except ValueError:  # it can never run: the engine has noted why, and the others go on
                 self._refused = True

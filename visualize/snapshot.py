@@ -84,11 +84,13 @@ class Event:
     """Something that happened in this step: one of minipaged.events, and what its sentence needs besides.
 
     token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up.
+    dropped: whether it gives them up because others were preferred to it.
     """
 
     fact: object
     token_text: str | None = None
     table: tuple | None = None
+    dropped: bool = False
 
     @property
     def kind(self):
@@ -97,7 +99,7 @@ class Event:
     @property
     def why(self):
         """The sentence. It is made when it is asked for: a long history holds many that nobody reads."""
-        return sentence(self.fact, self.token_text, self.table)
+        return sentence(self.fact, self.token_text, self.table, self.dropped)
 
     @property
     def facts(self):
@@ -106,7 +108,8 @@ class Event:
     def to_dict(self):
         text = {} if self.token_text is None else {"token_text": self.token_text}
         table = {} if self.table is None else {"table": list(self.table)}
-        return {"kind": self.kind, "why": self.why, **self.facts, **text, **table}
+        dropped = {"dropped": True} if self.dropped else {}
+        return {"kind": self.kind, "why": self.why, **self.facts, **text, **table, **dropped}
 
 
 @dataclass(frozen=True)

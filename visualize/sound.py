@@ -46,6 +46,7 @@ def check_sound(snapshot, last=None):
             must(logical * block_size + filled[block] <= seq.num_tokens)
     for event in snapshot.events:
         must(all(type(i) is int and 0 <= i < num_blocks for i in event.table or ()))
+        must(isinstance(event.dropped, bool))
         must(event.why)  # made here, because a fact that can't be told raises
 
 

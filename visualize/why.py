@@ -12,16 +12,23 @@ ROUTINE = ("Sampled", "Scheduled")
 LANDMARKS = ("Admitted", "Forked", "Preempted", "Finished", "Refused", "Aborted")
 
 
-def importance(kind):
-    """The larger, the sooner a reader wants to know of it."""
-    return ROUTINE.index(kind) if kind in ROUTINE else len(ROUTINE) + (kind in LANDMARKS)
+def importance(kind, dropped=False):
+    """The larger, the sooner a reader wants to know of it. dropped: as for `sentence`."""
+    if kind in ROUTINE:
+        return ROUTINE.index(kind)
+    return len(ROUTINE) + (2 if dropped else kind in (*LANDMARKS, "BlockCopied"))
 
 
-def sentence(event, token_text=None, table=None):
-    """One of minipaged.events -> one sentence. token_text: what a sampled token says. table: the blocks that a fork
-    shares, or that a sequence gives up; None where they aren't known."""
-    if isinstance(event, (events.Forked, events.BlocksReleased)):
-        return SENTENCES[type(event)](event, table)
+def sentence(event, token_text=None, table=None, dropped=False):
+    """One of minipaged.events -> one sentence.
+
+    token_text: what a sampled token says. table: the blocks that a fork shares, or that a sequence gives up; None where
+    they aren't known. dropped: whether it gives them up because others were preferred to it.
+    """
+    if isinstance(event, events.BlocksReleased):
+        return blocks_released(event, table, dropped)
+    if isinstance(event, events.Forked):
+        return forked(event, table)
     return SENTENCES[type(event)](event) if token_text is None else sampled(event, token_text)
 
 
@@ -131,22 +138,20 @@ def block_copied(e):
     )
 
 
-def blocks_released(e, table=None):
+def blocks_released(e, table=None, dropped=False):
     kept = [block for block in table or () if block not in e.freed]
-    still = f"still {'have' if len(kept) > 1 else 'has'} an owner"
+    who = f"{e.sequence} is followed no further: it" if dropped else e.sequence
     if not e.freed:
         blocks = these(kept) if kept else "its blocks"
         each = "it" if len(kept) == 1 else "each"
-        return f"{e.sequence} gives up {blocks}, but none is freed: {each} still has another owner"
+        return f"{who} gives up {blocks}, but none is freed: {each} still has another owner"
     if kept:
-        are = "are" if len(e.freed) > 1 else "is"
-        return (
-            f"{e.sequence} gives up {these(table)}, of which {listed(e.freed)} {are} freed: {free(e.num_free)} now; "
-            f"{listed(kept)} {still}"
-        )
+        are, have = ("are" if len(e.freed) > 1 else "is"), ("have" if len(kept) > 1 else "has")
+        freed = f"{listed(e.freed)} {are} freed: {free(e.num_free)} now"
+        return f"{who} gives up {these(table)}, of which {freed}; {listed(kept)} still {have} an owner"
     order = ", from its last to its first" * (len(e.freed) > 1)
     blocks = these(e.freed, "physical block")
-    return f"{e.sequence} gives back {blocks}{order}, to the front of the free queue: {free(e.num_free)} now"
+    return f"{who} gives back {blocks}{order}, to the front of the free queue: {free(e.num_free)} now"
 
 
 def preempted(e):
