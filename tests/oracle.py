@@ -23,10 +23,10 @@ ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
 TOLERANCE = 1e-9  # of logits in float64
 
 
-def random_model(attention="batched", seed=0):
+def random_model(attention="batched", seed=0, vocab_size=97):
     """A GPT of 2 layers and 32 channels with random weights, large enough for its tokens to depend on their past."""
     torch.manual_seed(seed)
-    config = GPTConfig(97, 32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48)
+    config = GPTConfig(vocab_size, 32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48)
     return GPT(config, random_weights(config, torch.float64, std=0.3), ATTENTION[attention]())
 
 
@@ -57,6 +57,11 @@ class CheckedEngine(Engine):
         self.computed = {}  # Sequence -> list of (first position, logits [num_tokens, vocab_size]), one for each row
         self.events = []
 
+    def force_preemption(self):
+        """As if somebody older needed blocks: the newest running request yields, between two steps."""
+        if self.scheduler.running:
+            self.scheduler._preempt(self.scheduler.running.pop(), needed_by=None)
+
     def step(self):
         result = super().step()
         row = 0
@@ -68,21 +73,27 @@ class CheckedEngine(Engine):
         return result
 
     def demand_equals_dense(self):
-        """Every logit that was ever computed, and every token that was chosen, against one dense forward a sequence."""
+        """Every logit that was ever computed, and every token that was chosen, against one dense forward a sequence.
+
+        The tokens of beams are left to best_answers: they come of several sequences together.
+        """
+        requests = dict.fromkeys(sequence.request for sequence in self.computed)
         with torch.inference_mode():
-            for sequence, rows in self.computed.items():
+            for sequence in [sequence for request in requests for sequence in request.sequences]:
                 dense = self.model.model.dense(torch.tensor(sequence.token_ids).unsqueeze(0))[0]
-                for start, logits in rows:
+                for start, logits in self.computed.get(sequence, ()):  # a fork leaves the prompt to another
                     error = (logits - dense[start : start + len(logits)]).abs().max().item()
                     assert error <= TOLERANCE, f"{sequence.name} from {start}: logits differ by {error}"
+                if sequence.request.is_beam_search:
+                    continue
                 num_prompt_tokens = sequence.request.num_prompt_tokens
                 for position in range(num_prompt_tokens, sequence.num_tokens):
-                    expected = chosen_from(dense[position - 1], sequence.request, position)
+                    expected = chosen_from(dense[position - 1], sequence.request, position, sequence.index)
                     assert sequence.token_ids[position] == expected, f"{sequence.name}: token {position} differs"
 
 
-def chosen_from(logits, request, position):
-    """The token that a request takes at a position, from the dense logits alone, spelt out one token at a time."""
+def chosen_from(logits, request, position, index=0):
+    """The token that a sample takes at a position, from the dense logits alone, spelt out one token at a time."""
     params = request.params
     if params.temperature == 0:
         return logits.argmax().item()
@@ -97,9 +108,36 @@ def chosen_from(logits, request, position):
         if sum_so_far < params.top_p or params.top_p == 1:
             kept[token] = weight
         sum_so_far += weight
-    target = random.Random(f"{request.seed}/0/{position}").random() * sum(kept.values())
+    target = random.Random(f"{request.seed}/{index}/{position}").random() * sum(kept.values())
     for token in sorted(kept):
         target -= kept[token]
         if target < 0:
             break
     return token
+
+
+def best_answers(model, prompt, width, max_tokens, length_penalty=1.0, eos=None):
+    """What a beam search finds, from dense forwards alone: a list of (score, sum of log-probabilities, tokens).
+
+    Every beginning is written out with every token behind it, and the whole list is sorted: by the sum, then by the
+    tokens. eos: the token that ends an answer, or None.
+    """
+    beams, answers = [(0.0, [])], []
+    for length in range(1, max_tokens + 1):
+        with torch.inference_mode():
+            logits = model.dense(torch.tensor([prompt + tokens for _, tokens in beams]))[:, -1]
+        rows = logits.log_softmax(dim=-1).tolist()
+        candidates = [
+            (total + logprob, [*tokens, token])
+            for (total, tokens), row in zip(beams, rows)
+            for token, logprob in enumerate(row)
+        ]
+        candidates.sort(key=lambda candidate: (-candidate[0], candidate[1]))
+        ends = [length == max_tokens or tokens[-1] == eos for _, tokens in candidates]
+        for (total, tokens), is_last in list(zip(candidates, ends))[:width]:
+            if is_last:
+                answers.append((total / length**length_penalty, total, tokens))
+        beams = [each for each, is_last in list(zip(candidates, ends))[: 2 * width] if not is_last][:width]
+        if len(answers) >= width:
+            break
+    return sorted(answers, key=lambda answer: (-answer[0], len(answer[2]), answer[2]))[:width]

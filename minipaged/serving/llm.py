@@ -132,7 +132,8 @@ class LLM:
         if not isinstance(params, (list, tuple)):
             params = [params] * len(prompts)
         if len(params) != len(prompts):
-            raise ValueError(f"{len(prompts)} prompts, {len(params)} params: give one for all or one for each")
+            name = "BeamSearchParams" if kinds is BeamSearchParams else "SamplingParams"
+            raise ValueError(f"{len(prompts)} prompts, {len(params)} {name}: give one for all or one for each")
         self._must_be_idle()
         pairs = list(zip(prompts, params))
         for i, pair in enumerate(pairs):
