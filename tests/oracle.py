@@ -57,6 +57,11 @@ class CheckedEngine(Engine):
         self.computed = {}  # Sequence -> list of (first position, logits [num_tokens, vocab_size]), one for each row
         self.events = []
 
+    def force_preemption(self):
+        """As if somebody older needed blocks: the newest running request yields, between two steps."""
+        if self.scheduler.running:
+            self.scheduler._preempt(self.scheduler.running.pop(), needed_by=None)
+
     def step(self):
         result = super().step()
         row = 0
@@ -69,20 +74,21 @@ class CheckedEngine(Engine):
 
     def demand_equals_dense(self):
         """Every logit that was ever computed, and every token that was chosen, against one dense forward a sequence."""
+        requests = dict.fromkeys(sequence.request for sequence in self.computed)
         with torch.inference_mode():
-            for sequence, rows in self.computed.items():
+            for sequence in [sequence for request in requests for sequence in request.sequences]:
                 dense = self.model.model.dense(torch.tensor(sequence.token_ids).unsqueeze(0))[0]
-                for start, logits in rows:
+                for start, logits in self.computed.get(sequence, ()):  # a fork leaves the prompt to another
                     error = (logits - dense[start : start + len(logits)]).abs().max().item()
                     assert error <= TOLERANCE, f"{sequence.name} from {start}: logits differ by {error}"
                 num_prompt_tokens = sequence.request.num_prompt_tokens
                 for position in range(num_prompt_tokens, sequence.num_tokens):
-                    expected = chosen_from(dense[position - 1], sequence.request, position)
+                    expected = chosen_from(dense[position - 1], sequence.request, position, sequence.index)
                     assert sequence.token_ids[position] == expected, f"{sequence.name}: token {position} differs"
 
 
-def chosen_from(logits, request, position):
-    """The token that a request takes at a position, from the dense logits alone, spelt out one token at a time."""
+def chosen_from(logits, request, position, index=0):
+    """The token that a sample takes at a position, from the dense logits alone, spelt out one token at a time."""
     params = request.params
     if params.temperature == 0:
         return logits.argmax().item()
@@ -97,7 +103,7 @@ def chosen_from(logits, request, position):
         if sum_so_far < params.top_p or params.top_p == 1:
             kept[token] = weight
         sum_so_far += weight
-    target = random.Random(f"{request.seed}/0/{position}").random() * sum(kept.values())
+    target = random.Random(f"{request.seed}/{index}/{position}").random() * sum(kept.values())
     for token in sorted(kept):
         target -= kept[token]
         if target < 0:

@@ -227,7 +227,7 @@ def draw_why(scene, width, height):
 
 def draw_sentence(scene, event, width):
     """A sentence behind the label of whom it is about, wrapped where it is too long."""
-    name = event.fact.sequence if hasattr(event.fact, "sequence") else event.fact.request
+    name = next(getattr(event.fact, each) for each in ("sequence", "child", "request") if hasattr(event.fact, each))
     room = scene.label_width + 2
     chip = scene.chip(name) if scene.knows(name) else ("", "")
     text = line((safe(event.why, scene.ink) + ".", "dim" if event.kind in ROUTINE else ""))
