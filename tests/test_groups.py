@@ -341,7 +341,7 @@ def beams(made, rng):
         due = [sequence for sequence in plan.due if sequence.request is each]
         wanted = each.num_sequences if len(each.sequences) == 1 else len(due)
         parents = sorted((rng.choice(due) for _ in range(wanted)), key=due.index)
-        continuations += [Continuation(parent, rng.randrange(9), -1.0) for parent in parents]
+        continuations += [Continuation(parent, rng.randrange(9), -1.0, {0: (-1.0, 1)}) for parent in parents]
     reasons = []
     for parent, *_ in continuations:
         is_last = parent.num_output_tokens + 1 == parent.request.max_tokens
@@ -380,6 +380,8 @@ def test_continuations_of_any_shape(seed):
     for each in wanted:
         all_names = [sequence.name for sequence in each.sequences]
         assert len(set(all_names)) == len(all_names)
+        for sequence in each.sequences:  # a fork begins with what its parent was worth
+            assert -sequence.cumulative_logprob == len(sequence.logprobs) == sequence.num_output_tokens
 
 
 def test_figure_9_of_the_paper_through_commit():
