@@ -116,25 +116,33 @@ def test_a_stream_never_takes_text_back(llm):
         assert shown == llm.generate(["ROMEO:\nI am"], params(max_tokens=12, stop=stops))[0].outputs[0].text
 
 
-def test_a_step_that_breaks_off_anywhere_counts_not_at_all(engine):
+@pytest.mark.parametrize("n, lines", [(1, range(1, 400, 3)), (3, range(1, 700, 7))])
+def test_a_step_that_breaks_off_anywhere_counts_not_at_all(engine, n, lines):
     """Interrupted at every place in turn, as Ctrl-C would: the answers are those of a run that nobody disturbed."""
-    requests = [([5, 6, 7], params(max_tokens=3)), ([8] * 5, params(temperature=1, seed=2, max_tokens=4, logprobs=2))]
+    requests = [
+        ([5, 6, 7], params(max_tokens=3)),
+        ([8] * 5, params(temperature=1, seed=2, max_tokens=4, logprobs=2)),
+        *([([9] * 7, params(temperature=1, seed=3, max_tokens=5, logprobs=1, n=n))] if n > 1 else []),
+    ]
     num_broken = 0
 
     def answers(line=None):
         for i, (prompt, sampling) in enumerate(requests):
             engine.add(prompt, sampling, str(i))
-        sequences = [request.sequences[0] for request in engine.scheduler.waiting]
+        added = list(engine.scheduler.waiting)
         while engine.has_unfinished():
             if line is None:
                 engine.step()
             else:
                 interrupted(line)
                 line = None if not engine.has_unfinished() else line
+        sequences = [sequence for request in added for sequence in request.sequences]
+        assert len(sequences) == 2 + n * (n > 1)
         return [(each.token_ids, each.cumulative_logprob, each.logprobs, each.finish_reason) for each in sequences]
 
     def interrupted(line):
-        """A step that is broken off at its line-th line, if it has so many; then one that isn't."""
+        """A step that is broken off at its line-th line, if it has so many; then one that isn't. Groups need two: one
+        computes their prompt again, the next what each sequence has of its own, and only then they go on."""
         nonlocal num_broken
         left = line
 
@@ -154,11 +162,11 @@ def test_a_step_that_breaks_off_anywhere_counts_not_at_all(engine):
             num_broken += 1
         finally:
             sys.settrace(None)
-        if engine.has_unfinished():
+        for _ in range(min(n, 2)):
             engine.step()
 
     undisturbed = answers()
-    for line in range(1, 400, 3):
+    for line in lines:
         for (ids, total, logprobs, reason), expected in zip(answers(line), undisturbed):
             assert (ids, reason, total) == (expected[0], expected[3], pytest.approx(expected[1], abs=1e-9)), line
             assert [list(each) for each in logprobs] == [list(each) for each in expected[2]], line

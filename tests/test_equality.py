@@ -8,12 +8,15 @@ import random
 import pytest
 from harness import some_slow
 
-from minipaged.events import Preempted
+from minipaged.events import BlockCopied, Forked, Preempted
 
 
-def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0):
-    """Random requests arriving over time until all are finished. Returns the Requests that were accepted."""
-    from minipaged.serving.sequence import SamplingParams
+def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0, most=1, preempt=0.0):
+    """Random requests arriving over time until all are finished. Returns the Requests that were accepted.
+
+    most: the most samples that a request has. aborts, preempt: how often a step is followed by one.
+    """
+    from minipaged.serving.sequence import SamplingParams, Status
 
     accepted, to_arrive, step = {}, rng.randint(4, 9), 0
     while to_arrive or engine.has_unfinished():
@@ -21,8 +24,10 @@ def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0):
             to_arrive -= 1
             num_prompt_tokens = rng.choice([rng.randint(1, 8), rng.randint(1, longest_prompt)])
             prompt = [rng.randrange(vocab_size) for _ in range(num_prompt_tokens)]
+            n = rng.randint(1, most) if most > 1 else 1
             params = SamplingParams(
-                temperature=rng.choice([0.0, 0.7, 1.3]),
+                n=n,
+                temperature=rng.choice([0.0, 0.7, 1.3][n > 1 :]),
                 top_k=rng.choice([0, 0, 1, 5, 40]),
                 top_p=rng.choice([1.0, 1.0, 0.3, 0.9]),
                 seed=rng.choice([None, rng.randrange(100)]),
@@ -34,10 +39,12 @@ def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0):
                 accepted[request_id] = engine.scheduler.waiting[-1]
             except ValueError as error:
                 assert "can never fit" in str(error)
-        unfinished = [each for each in accepted.values() if each.sequences[0].finish_reason is None]
+        unfinished = [each for each in accepted.values() if each.status is not Status.FINISHED]
         if unfinished and rng.random() < aborts:
             engine.abort(rng.choice(unfinished).request_id)
         engine.step()
+        if preempt and rng.random() < preempt:
+            engine.force_preemption()
         step += 1
         assert step < 5_000
     return accepted
@@ -52,27 +59,32 @@ class Tokenizer:
         return ""
 
 
-def run(seed, attention):
+def run(seed, attention, most=1):
+    """One random workload against the dense model -> the events of it. most: the most samples that a request has."""
     from oracle import CheckedEngine, random_model
 
     rng = random.Random(seed)
     model = random_model(attention)
     block_size = rng.choice([1, 2, 3, 4, 16])
     longest = 200 if attention == "batched" and rng.random() < 0.15 else 30
-    num_blocks = -(-rng.randint(longest // 2 + 10, longest + 20) // block_size)
-    max_num_seqs = rng.randint(1, 6)
+    num_blocks = -(-rng.randint(longest // 2 + 10, longest + 20 * most) // block_size)
+    max_num_seqs = rng.randint(most, 6)
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
     engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget, Tokenizer())
-    requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02)
+    preempt = rng.choice([0, 0.05, 0.2]) if most > 1 else 0
+    requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02, most=most, preempt=preempt)
     engine.demand_equals_dense()
     for request in requests.values():
-        [sequence] = request.sequences
-        stops = Tokenizer.eos_token_id in sequence.output_token_ids and not request.params.ignore_eos
-        if sequence.finish_reason != "abort":
-            assert sequence.finish_reason == ("stop" if stops else "length")
-            assert sequence.output_token_ids[-1] == 5 if stops else len(sequence.output_token_ids) == request.max_tokens
+        for sequence in request.sequences:
+            stops = Tokenizer.eos_token_id in sequence.output_token_ids and not request.params.ignore_eos
+            if sequence.finish_reason != "abort":
+                assert sequence.finish_reason == ("stop" if stops else "length")
+                tokens = sequence.output_token_ids
+                assert tokens[-1] == 5 if stops else len(tokens) == request.max_tokens
+        was_aborted = any(sequence.finish_reason == "abort" for sequence in request.sequences)
+        assert was_aborted or len(request.sequences) == request.params.n
     assert engine.memory.allocator.num_free == num_blocks
-    return sum(isinstance(event, Preempted) for event in engine.events)
+    return engine.events
 
 
 @pytest.mark.parametrize("seed", some_slow(range(200), range(40, 200)))
@@ -88,7 +100,36 @@ def test_reference_equals_dense(seed):
 @pytest.mark.slow
 def test_the_workloads_do_preempt():
     """A test of the tests: without pressure the ones above would prove little."""
-    assert sum(run(seed, "batched") > 0 for seed in range(20)) >= 8
+    kinds = [{type(event) for event in run(seed, "batched")} for seed in range(20)]
+    assert sum(Preempted in each for each in kinds) >= 8
+
+
+@pytest.mark.parametrize("seed", range(5000, 5030))
+def test_samples_equal_dense(seed):
+    """Requests with up to four samples of one prompt, some of them preempted by force between two steps."""
+    run(seed, "batched", most=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6000, 6300))
+def test_samples_of_many_more_workloads_equal_dense(seed):
+    run(seed, "batched" if seed % 10 else "reference", most=4)
+
+
+def test_the_workloads_of_samples_do_fork_copy_and_preempt():
+    """A test of the tests. A fork in a step without its parent's first token is one of a group that came back."""
+    num_preempted = num_copied = num_back = 0
+    for seed in range(5000, 5012):
+        events = run(seed, "batched", most=4)
+        yielded = set()
+        for event in events:
+            if isinstance(event, Preempted):
+                yielded.add(event.request)
+            if isinstance(event, Forked) and event.parent.rpartition(".")[0] in yielded:
+                num_back += 1
+            num_copied += isinstance(event, BlockCopied)
+        num_preempted += len(yielded)
+    assert min(num_preempted, num_copied, num_back) >= 10
 
 
 @pytest.mark.parametrize("seed", some_slow(range(10), range(3, 10)))

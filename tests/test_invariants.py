@@ -13,7 +13,8 @@ def random_drive(seed):
     block_size = rng.choice([1, 2, 3, 4, 16])
     made = scheduler(-(-60 // block_size), block_size, max_num_seqs=5, max_num_batched_tokens=5 + rng.randint(0, 20))
     for i in range(8):
-        made.add(request(f"R{i}", rng.randint(1, 30), rng.randint(1, 25)))
+        n = rng.randint(1, 3)
+        made.add(request(f"R{i}", rng.randint(1, 30) // n + 1, rng.randint(1, 25) // n + 1, n))
     drive = Drive(made)
     while made.running or made.waiting:
         drive.step()
@@ -35,8 +36,7 @@ def test_p1_free_and_in_use_make_up_the_pool(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_p4_a_table_has_the_blocks_that_its_computed_tokens_fill(seed):
     for made in random_drive(seed):
-        for each in made.running:
-            [sequence] = each.sequences
+        for sequence in with_tables(made):
             computed, block_size = sequence.num_computed_tokens, made.memory.block_size
             blocks = made.memory.table(sequence.name).blocks
             assert (len(blocks) - 1) * block_size < computed <= len(blocks) * block_size
@@ -47,6 +47,35 @@ def test_p8_everything_released_leaves_every_block_free(seed):
     *_, made = random_drive(seed)
     assert made.memory.allocator.num_free == made.memory.num_blocks
     assert made.memory.usage().used_slots == made.memory.usage().allocated_slots == 0
+
+
+def with_tables(made):
+    return [sequence for each in made.running for sequence in each.sequences if sequence.num_computed_tokens]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_p2_a_block_with_several_owners_is_never_written(seed):
+    """The slots of every row, when the plan is made, lie in blocks of one owner, and no two rows have one in common."""
+    rng = random.Random(seed)
+    made = scheduler(rng.randint(14, 30), rng.choice([2, 3, 4]), max_num_seqs=6, max_num_batched_tokens=14)
+    for i in range(5):
+        made.add(request(f"R{i}", rng.randint(1, 6), rng.randint(2, 6), rng.randint(1, 3)))
+    schedule, num_written = made.schedule, 0
+
+    def watched():
+        nonlocal num_written
+        plan = schedule()
+        slots = []
+        for sequence, start, num_tokens in plan.rows:
+            slots += made.memory.table(sequence.name).slots(start, start + num_tokens)
+        assert len(set(slots)) == len(slots)
+        assert {made.memory.allocator.ref_count(slot // made.memory.block_size) for slot in slots} <= {1}
+        num_written += len(slots)
+        return plan
+
+    made.schedule = watched
+    Drive(made).run()
+    assert num_written > 20
 
 
 def keys_and_values(model, token_ids):
@@ -76,12 +105,12 @@ def test_p5_the_slots_of_a_table_hold_its_tokens(block_size):
 
     engine = CheckedEngine(random_model(), -(-44 // block_size), block_size, max_num_seqs=4, max_num_batched_tokens=9)
     for i in range(5):
-        engine.add([7 * i + j for j in range(3 + 4 * i)], SamplingParams(seed=i, max_tokens=12))
+        n = 3 if i in (1, 3) else 1
+        engine.add([7 * i + j for j in range(3 + 4 * i)], SamplingParams(seed=i, max_tokens=12 // n, n=n))
     with torch.inference_mode():
         while engine.has_unfinished():
             engine.step()
-            for each in engine.scheduler.running:
-                [sequence] = each.sequences
+            for sequence in with_tables(engine.scheduler):
                 token_ids = sequence.token_ids[: sequence.num_computed_tokens]
                 slots = engine.memory.table(sequence.name).slots(0, len(token_ids))
                 for layer, (k, v) in enumerate(keys_and_values(engine.model.model, token_ids)):
