@@ -66,10 +66,8 @@ class Case:
         table = ", ".join(map(str, self.block_table.tolist()[:6])) + ", ..." * (len(self.block_table) > 6)
         pairs = (num_heads, "query head"), (num_kv_heads, "KV head")
         heads = " on ".join(f"{number} {noun}" + "s" * (number != 1) for number, noun in pairs)
-        return (
-            f"attend_one({heads} of {head_dim}, block_size {block_size}, block_table [{table}], "
-            f"seq_len {self.seq_len}, scale {self.scale:g}, {self.q.dtype})"
-        )
+        sizes = f"{heads} of {head_dim}, block_size {block_size}, block_table [{table}], seq_len {self.seq_len}"
+        return f"attend_one({sizes}, scale {self.scale:g}, {self.q.dtype})"
 
 
 def attend(impl, case):
