@@ -134,6 +134,9 @@ def test_two_owners_may_give_up_a_block_in_one_call(impl):
     freed = pool.call("release", [0, 1, 2, 0])  # whether 0 or 1 is the last to go, the text does not say
     pool.demand(sorted(freed or ()) == [0, 1], f"release gave {freed}; it must give 0 and 1, each once; 2 has an owner")
     pool.demand_is("block 2 has one owner left", free=3, b0=0, b1=0, b2=1)
+    pool.call("share", [2, 2])
+    pool.release([2, 2], [], "block 2 has three owners, and two of them give it up")
+    pool.demand_is("one of three owners is left", free=3, b2=1)
 
 
 def test_share_takes_a_free_block_out_of_the_queue(impl):
