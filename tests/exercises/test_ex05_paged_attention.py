@@ -259,7 +259,5 @@ def test_nothing_is_remembered(impl):
     kept = first.clone()
     case.keys, case.values = case.values, case.keys
     case.blocks.reverse()
-    check(
-        impl, case.store(), "The tensors of the call before, with other keys in them, and another table"
-    )
+    check(impl, case.store(), "The tensors of the call before, with other keys in them, and another table")
     assert (first == kept).all(), f"{case} changed the answer of the call before: each needs memory of its own"
