@@ -31,6 +31,8 @@ def drawn(run):
     "scenario, text, settings",
     [(MIXED, "ab\n", POOL), pytest.param(many_with_hostile_text(), HOSTILE, {}, marks=pytest.mark.slow)],
 )
+
+pytestmark = pytest.mark.slow  # `make check` and CI run them
 def test_a_replay_draws_what_the_live_run_drew(tmp_path, scenario, text, settings):
     path = tmp_path / "run.jsonl"
     live = recorded(path, scenario, text, **settings)

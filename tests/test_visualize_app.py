@@ -43,6 +43,8 @@ with Signals() as signals:
 """
 REAL = """
 import fcntl, runpy, termios
+
+pytestmark = pytest.mark.slow  # `make check` and CI run them
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 runpy.run_module("visualize", run_name="__main__", alter_sys=False)
 """
