@@ -15,6 +15,8 @@ from visualize.ink import UNICODE
 from visualize.recording import Recorded, Replay, record
 from visualize.scenarios import Run
 
+pytestmark = pytest.mark.slow  # `make check` and CI run them
+
 
 def recorded(path, scenario=MIXED, text="ab\n", **settings):
     """The frames of a run that was recorded while it went on."""
@@ -31,8 +33,6 @@ def drawn(run):
     "scenario, text, settings",
     [(MIXED, "ab\n", POOL), pytest.param(many_with_hostile_text(), HOSTILE, {}, marks=pytest.mark.slow)],
 )
-
-pytestmark = pytest.mark.slow  # `make check` and CI run them
 def test_a_replay_draws_what_the_live_run_drew(tmp_path, scenario, text, settings):
     path = tmp_path / "run.jsonl"
     live = recorded(path, scenario, text, **settings)

@@ -33,6 +33,8 @@ from test_visualize import MIXED, POOL, ModelFreeEngine, Run
 from visualize import app, player
 from visualize.ink import ink_for
 from visualize.signals import Signals
+
+pytestmark = pytest.mark.slow  # `make check` and CI run them
 player.STEP_SECONDS = player.LANDMARK_SECONDS = 0.15
 def load():
     with signals.held():
@@ -43,8 +45,6 @@ with Signals() as signals:
 """
 REAL = """
 import fcntl, runpy, termios
-
-pytestmark = pytest.mark.slow  # `make check` and CI run them
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 runpy.run_module("visualize", run_name="__main__", alter_sys=False)
 """
