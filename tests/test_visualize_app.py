@@ -33,8 +33,6 @@ from test_visualize import MIXED, POOL, ModelFreeEngine, Run
 from visualize import app, player
 from visualize.ink import ink_for
 from visualize.signals import Signals
-
-pytestmark = pytest.mark.slow  # `make check` and CI run them
 player.STEP_SECONDS = player.LANDMARK_SECONDS = 0.15
 def load():
     with signals.held():
