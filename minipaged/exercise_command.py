@@ -38,7 +38,7 @@ def reset(args):
         if not is_confirmed(f"Put {exercise.file} back as it came? Yours is kept as .bak. [y/N] "):
             print("Nothing was changed.")
             return
-    if exercise.path.exists():
+    if exercise.path.exists() and exercise.path.read_bytes() != exercise.original.read_bytes():
         backup = next(path for path in backups(exercise.path) if not path.exists())
         shutil.copy2(exercise.path, backup)
         print(f"Yours is kept: lessons/exercises/{backup.name}")
@@ -49,7 +49,8 @@ def reset(args):
 def is_confirmed(question):
     try:
         return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
+    except (EOFError, KeyboardInterrupt):
+        print()
         return False
 
 

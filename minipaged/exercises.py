@@ -73,7 +73,7 @@ class Exercise:
 
         Raises learner.WrongFile for a file that isn't Python.
         """
-        return not learner.has_todo(self.path, self.id)
+        return learner.todo_line(self.path, self.id) is None
 
     def _repr_markdown_(self):
         """What a notebook shows: the file, the command, and the hints in folds."""

@@ -15,6 +15,45 @@ class WrongFile(ValueError):
     """A learner's file can't be used. The message says why, in one line."""
 
 
+class Interrupted(SystemExit):
+    """A signal came while a learner's code ran."""
+
+
+def interrupt(status, frame):
+    """For the handler of a signal: raise Interrupted if a learner's code runs at `frame`; return if none does."""
+    if frames := frames_in(frame):
+        raise_through(Interrupted(status), frames)
+
+
+def frames_in(frame):
+    """The calls that led to this one and are in a learner's file, innermost first. (run_file names its module.)"""
+    frames = []
+    while frame:
+        if frame.f_globals.get("__name__", "").endswith("_exercise_by_path"):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def raise_through(error, frames):
+    """Raise an error in a learner's code, where a bare `except:` in a loop would catch it. So it is raised once more on
+    the very next line: that is in the handler then, where the same `try` can't catch it."""
+
+    def trace(frame, event, argument):
+        if event == "line":
+            raise error
+        return trace
+
+    for frame in frames:
+        frame.f_trace = trace
+    sys.settrace(ignore_calls)  # no trace is looked at while there is none for calls
+    raise error
+
+
+def ignore_calls(frame, event, argument):
+    return None
+
+
 def load(path, reference):
     """Run a file and take from it the names that `reference` has, a namespace too -> a namespace.
 
@@ -36,6 +75,8 @@ def run_file(path):
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         exec(code, module.__dict__)
+    except Interrupted:
+        raise
     except (Exception, SystemExit) as error:
         raise WrongFile(f"{place(error, [path]) or path.name}: {type(error).__name__}: {error}") from error
     return module
@@ -53,9 +94,9 @@ def parse(path):
         raise WrongFile(f"{path.name}: {type(error).__name__}: {error}: must be a Python file") from None
 
 
-def has_todo(path, exercise_id):
-    """Does the file still say `raise NotImplementedError("ex03: ...")` anywhere? Raises WrongFile as parse does."""
-    return any(is_todo(node, exercise_id) for node in ast.walk(parse(path)))
+def todo_line(path, exercise_id):
+    """The first line that says `raise NotImplementedError("ex03: ...")`, or None. Raises WrongFile as parse does."""
+    return min((node.lineno for node in ast.walk(parse(path)) if is_todo(node, exercise_id)), default=None)
 
 
 def is_todo(node, exercise_id):
@@ -118,6 +159,12 @@ def call(error, path):
             told = (f"{name}={list(v.shape) if hasattr(v, 'shape') else reprlib.repr(v)}" for name, v in values.items())
             return f"{frame.f_code.co_name}({', '.join(told)})"
     return None
+
+
+def raised_in(error):
+    """The name of the file in which an error was raised."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_filename
 
 
 def place(error, paths):

@@ -30,7 +30,12 @@ class Mine(Parts):
         parts, solved, notes = {}, [], []
         for exercise in EXERCISES.values():
             try:
-                if exercise.parts and exercise.is_solved:
+                if not exercise.parts:
+                    continue
+                if line := learner.todo_line(exercise.path, exercise.id):
+                    if exercise.path.read_bytes() != exercise.original.read_bytes():
+                        notes.append(f"not used: {exercise.file}, line {line} says that it is still to be written")
+                else:
                     theirs = exercise.load()
                     parts |= {part: getattr(theirs, name) for part, name in zip(exercise.parts, exercise.names)}
                     solved.append(exercise)
@@ -60,13 +65,15 @@ class Mine(Parts):
         """Inside it, an error that comes from these parts is a ValueError that says where in the learner's files."""
         try:
             yield
-        except Exception as error:
+        except learner.Interrupted:
+            raise
+        except (Exception, SystemExit) as error:
             first = error
             while first.__context__ is not None:  # what came after it, while the engine cleaned up, is no news
                 first = first.__context__
             where = learner.place(first, [exercise.path for exercise in self.exercises])
-            if where is None and (isinstance(error, ValueError) or not self.exercises):
-                raise  # a wrong prompt, say
+            if where is None and (isinstance(error, SystemExit) or not self.exercises):
+                raise
             where = where or f"while the engine used {self.names}"
             ids = " or ".join(exercise.id for exercise in self.exercises)
             to_do = f"python -m pytest -k '{ids}' --impl yours -x"
@@ -74,7 +81,7 @@ class Mine(Parts):
 
 
 class WrongAnswer(Exception):
-    """A learner's function gave something that would spoil the text, and nobody would know why."""
+    """A learner's part gave something else than minipaged's: it would spoil the text, and nobody would know why."""
 
 
 def compared(theirs):
@@ -117,7 +124,7 @@ class LearnersEngine(Engine):
     """An Engine on a learner's parts. It raises ValueError for what goes wrong in them, in the step it happens."""
 
     def __init__(self, parts, *arguments):
-        self.parts = parts
+        self.parts, self._num_idle = parts, 0
         super().__init__(*arguments)
         with parts.blamed():
             check(self.memory)
@@ -126,4 +133,7 @@ class LearnersEngine(Engine):
         with self.parts.blamed():
             result = super().step()
             check(self.memory)
+            self._num_idle = 0 if result.plan.rows or not self.has_unfinished() else self._num_idle + 1
+            if self._num_idle > 1:
+                raise WrongAnswer("requests wait, nobody runs, and the memory lets none of them in")
         return result

@@ -12,7 +12,7 @@ import pytest
 from time_limit import LIMIT_SECONDS, TooSlow, within
 
 from minipaged.exercises import EXERCISES
-from minipaged.learner import WrongFile, call, place
+from minipaged.learner import WrongFile, call, place, raised_in
 
 NOT_RUN = "not run: see the check before"
 
@@ -26,8 +26,9 @@ def pytest_configure(config):
 
 def pytest_ignore_collect(collection_path, config):
     """With -k ex03 the checks of ex03 are meant: what can't match isn't even read, so that they start at once."""
-    if re.fullmatch(r"ex\d\d", config.getoption("keyword")) and collection_path.suffix == ".py":
-        return config.getoption("keyword") not in collection_path.name or None
+    keyword = config.getoption("keyword")
+    if re.fullmatch(r"ex\d\d( or ex\d\d)*", keyword) and collection_path.suffix == ".py":
+        return not any(exercise_id in collection_path.name for exercise_id in keyword.split(" or ")) or None
     return None
 
 
@@ -44,6 +45,20 @@ def pytest_generate_tests(metafunc):
         sources = [path.resolve()] if path.exists() and not is_for_another else []
     ids = [source if isinstance(source, str) else source.stem for source in sources]
     metafunc.parametrize("impl", sources, ids=ids, indirect=True)
+    records = metafunc.config.exercises
+    records.checks[exercise].add(metafunc.function.__name__)
+    records.found_none = records.found_none is not False and not sources
+
+
+def pytest_collection_modifyitems(config):
+    if config.exercises.found_none:
+        raise pytest.UsageError(f"--impl {config.getoption('--impl')}: there is no file for these exercises")
+
+
+def pytest_deselected(items):
+    for item in items:
+        if whose := theirs(item):
+            item.config.exercises.left_out.add(whose)
 
 
 def exercise_of(file):
@@ -78,6 +93,14 @@ class Records:
         self.loaded = {}  # path -> its names
         self.stopped = set()  # paths that can't be used, or in which a check didn't end: no more checks for them
         self.outcomes = defaultdict(Counter)  # (exercise, path) -> how many checks ended how
+        self.checks = defaultdict(set)  # exercise -> the names of all its checks
+        self.run = defaultdict(set)  # (exercise, path) -> the names of those that were run
+        self.left_out = set()  # (exercise, path) of which some were deselected
+        self.found_none = None  # True: --impl names a place where no exercise's file is
+
+    def is_complete(self, exercise, path):
+        """Was every check of an exercise run on this file?"""
+        return self.run[exercise, path] == self.checks[exercise] and (exercise, path) not in self.left_out
 
 
 def theirs(item):
@@ -121,12 +144,13 @@ def pytest_runtest_makereport(item, call):
         report.longrepr = f"{exercise.id}, {item.name}:\n\n    {words(error, path)}\n"
     outcome = "TODO" if is_todo else "not run" if report.skipped else report.outcome
     item.config.exercises.outcomes[exercise, path][outcome] += 1
+    item.config.exercises.run[exercise, path].add(item.originalname)
     return report
 
 
 def words(error, path):
     """What went wrong, for a learner."""
-    if isinstance(error, AssertionError):
+    if isinstance(error, AssertionError) and raised_in(error) != str(path):
         return str(error).split("\nassert ")[0]  # without what pytest adds
     if isinstance(error, (WrongFile, TooSlow)):
         return str(error)
@@ -146,12 +170,15 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     terminalreporter.section("exercises")
     for (exercise, path), outcomes in sorted(config.exercises.outcomes.items(), key=lambda each: each[0][0].id):
-        terminalreporter.line(f"{exercise.id} {exercise.title:<44} {told(exercise, path, outcomes)}")
+        is_complete = config.exercises.is_complete(exercise, path)
+        terminalreporter.line(f"{exercise.id} {exercise.title:<44} {told(exercise, path, outcomes, is_complete)}")
 
 
-def told(exercise, path, outcomes):
+def told(exercise, path, outcomes, is_complete):
     """How an exercise stands, and what to do next."""
     total = sum(outcomes.values())
+    if outcomes["passed"] == total and not is_complete:
+        return f"passed: {total}; not all of its checks were run"
     if outcomes["passed"] == total:
         steps = ["python -m visualize --mine"] if exercise.parts and path == exercise.path else []
         return f"all {total} checks pass; next: {', then '.join([*steps, next_to_read(exercise)])}"

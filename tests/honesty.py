@@ -13,8 +13,10 @@ from typing import NamedTuple
 import pytest
 
 from minipaged.exercises import EXERCISES
+from minipaged.learner import raised_in
 
 TESTS = Path(__file__).resolve().parent
+CHECKS = TESTS / "exercises"
 TABLE = TESTS / "wrong" / "MESSAGES.md"
 HEAD = """# What the checks say to wrong solutions
 
@@ -44,7 +46,8 @@ class Listener:
         if report.when == "call" or (report.when == "setup" and not report.passed):
             outcome = "TODO" if getattr(report, "is_todo", False) else report.outcome
             words = report.longrepr if isinstance(report.longrepr, str) else ""  # behind "ex03, name:" and a blank line
-            is_refusal = call.excinfo is not None and call.excinfo.errisinstance(AssertionError)
+            error = call.excinfo.value if call.excinfo else None
+            is_refusal = isinstance(error, AssertionError) and Path(raised_in(error)).parent == CHECKS
             self.outcomes.append(Outcome(item.name, outcome, is_refusal, " ".join(words.split("\n")[2:]).strip()))
         return report
 
@@ -52,7 +55,7 @@ class Listener:
 def outcomes_of(exercise, path):
     """Run the checks of an exercise on a file -> a list of Outcome."""
     listener = Listener()
-    checks = TESTS / "exercises" / f"test_{exercise.file}"
+    checks = CHECKS / f"test_{exercise.file}"
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--impl", str(path), "-m", "", str(checks)]
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main(options, plugins=[listener])

@@ -99,7 +99,9 @@ def test_reset_keeps_what_was_there(folder, capsys):
     assert (folder / f"{EX03.file}.bak").read_text() == "mine\n"
     assert (folder / f"{EX03.file}.bak2").read_text() == "mine again\n"
     path.unlink()  # lost: it comes back
-    assert run(capsys, "reset", "ex03", "--yes")[0] == 0
+    for _ in range(2):
+        assert run(capsys, "reset", "ex03", "--yes")[0] == 0
+    assert not (folder / f"{EX03.file}.bak3").exists()  # there was nothing of theirs in it
     assert path.read_text() == EX03.original.read_text()
 
 
@@ -178,6 +180,13 @@ def test_a_crash_names_their_line(tmp_path):
     assert any(each.startswith(line) for each in told)
 
 
+def test_an_assertion_of_their_own_names_its_line(tmp_path):
+    outcomes = check(tmp_path, BASE + "    def allocate(self, n=1):\n        assert n > 100\n")
+    told = [each for each in outcomes if each.outcome == "failed"]
+    assert any(each.words.startswith("ex03_allocator.py, line 4, in allocate: AssertionError") for each in told)
+    assert not any(each.is_refusal for each in told if "line 4, in allocate" in each.words)
+
+
 def test_yours_is_what_ran(folder):
     """A right solution that also leaves a note: the checks called it, by way of --impl yours."""
     note = folder / "note"
@@ -209,6 +218,9 @@ def test_the_table_at_the_end(tmp_path):
     status, out = pytest_says("tests/exercises", "-k", "ex03 or ex04", "--impl", str(tmp_path))
     assert status == 0
     assert "checks pass; next: lessons/04_block_table.ipynb" in out
+    for part in (["-k", "ex03 and fresh"], ["tests/exercises/test_ex03_allocator.py::test_a_fresh_pool_is_free"]):
+        _, partly = pytest_says("tests/exercises" if "-k" in part else "-q", *part, "--impl", str(tmp_path))
+        assert "not all of its checks were run" in partly and "next:" not in partly
     assert "not written yet: ex04_block_table.py" in out
     status, out = pytest_says("-k", "ex04", "--impl", str(tmp_path), "--strict-todo")
     assert status == 1
@@ -218,4 +230,6 @@ def test_the_table_at_the_end(tmp_path):
 def test_an_impl_that_is_not_there():
     status, out = pytest_says("-k", "ex03", "--impl", "/no/such/file.py")
     assert status == 4
+    status, empty = pytest_says("-k", "ex03", "--impl", "tests/right")
+    assert status == 4 and "ERROR: --impl tests/right: there is no file for these exercises" in empty
     assert "ERROR: --impl /no/such/file.py: must be reference, yours or the path of a file or a folder" in out

@@ -1,6 +1,9 @@
 """An engine on a learner's parts: right ones give what minipaged's own give, wrong ones are named, with their line."""
 
 import shutil
+import subprocess
+import sys
+from textwrap import indent
 
 import pytest
 
@@ -152,6 +155,80 @@ def test_a_fork_that_the_allocator_was_not_told_of_is_told(folder):
     )
     with pytest.raises(ValueError, match=r"used fork, make_writable: BrokenInvariant: block .* but 2 tables name it"):
         answers(mine())
+
+
+WRONG_TABLE = {
+    "another slot": (
+        "    def slots(self, start, stop):\n        return [7] * (stop - start)\n",
+        "hold the slots [0, 1, 2, 3",
+    ),
+    "no slots": ("    def slots(self, start, stop):\n        return []\n", "must be (0, 2, 32) for these slots"),
+    "too many blocks": ("    def blocks_needed(self, n):\n        return 10**9\n", "requests wait, nobody runs"),
+    "half a block": ("    def blocks_needed(self, n):\n        return n / 4\n", "must be a whole number"),
+    "it leaves": (
+        "    def slots(self, start, stop):\n        exit()\n",
+        "line 4, in slots: SystemExit",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, message", WRONG_TABLE.values(), ids=list(WRONG_TABLE))
+def test_a_wrong_table_is_theirs_too(folder, text, message):
+    write(folder, "ex04", SOLVED["ex04"] + "class BlockTable(BlockTable):\n" + text)
+    with pytest.raises(ValueError, match=r"^your code, ") as error:
+        answers(mine())
+    assert message in str(error.value)
+
+
+def test_what_is_left_of_the_stub_is_told(folder):
+    write(
+        folder,
+        "ex04",
+        SOLVED["ex04"] + '\ndef left():\n    raise NotImplementedError("ex04: slots is yours to write")\n',
+    )
+    parts = mine()
+    assert parts.exercises == ()
+    assert parts.notes == ("not used: ex04_block_table.py, line 4 says that it is still to be written",)
+
+
+EVER = """
+import time
+while True:
+    try:
+        time.sleep(0.01)
+    except BaseException:
+        pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["minipaged", "visualize"])
+@pytest.mark.parametrize("where", ["in a method", "while the file is read"])
+def test_a_signal_ends_a_loop_that_catches_everything(folder, program, where):
+    text = EVER
+    if where == "in a method":
+        text = "class BlockTable(BlockTable):\n    def slots(self, start, stop):\n" + indent(EVER, " " * 8)
+    write(folder, "ex04", SOLVED["ex04"] + text)
+    argv = {"minipaged": ["generate", "--prompt", "x", "--mine"], "visualize": ["--mine", "--plain"]}[program]
+    code = f"""
+import sys
+from pathlib import Path
+import minipaged.exercises
+minipaged.exercises.FOLDER = Path({str(folder)!r})
+from {program}.__main__ import main
+sys.exit(main({argv}))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(6):  # the first ones may come before the loop
+            try:
+                assert process.wait(5) == 143
+                break
+            except subprocess.TimeoutExpired:
+                process.terminate()
+        assert process.poll() == 143
+    finally:
+        process.kill()
 
 
 WRONG = {

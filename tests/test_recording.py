@@ -15,6 +15,8 @@ from visualize.ink import UNICODE
 from visualize.recording import Recorded, Replay, record
 from visualize.scenarios import Run
 
+pytestmark = pytest.mark.slow  # `make check` and CI run them
+
 
 def recorded(path, scenario=MIXED, text="ab\n", **settings):
     """The frames of a run that was recorded while it went on."""

@@ -4,6 +4,7 @@ The terminal is then left as it was found, whatever ends the program.
 """
 
 import signal
+import sys
 from contextlib import contextmanager
 
 
@@ -39,8 +40,11 @@ class Signals:
 
     def _handle(self, number, frame):
         self._came = number
-        if not self._is_held:
-            self._unwind()
+        if self._is_held:
+            return
+        if "minipaged.learner" in sys.modules:  # with --mine a learner's code may run, and may catch it
+            sys.modules["minipaged.learner"].interrupt(128 + number, frame)
+        self._unwind()
 
     def _unwind(self):
         for number in self.NUMBERS:

@@ -39,6 +39,9 @@ def check(memory, shadow=None):
             len(table.blocks) == blocks,
             f"{seq_id}: {table.num_tokens} tokens fill {blocks} blocks of {memory.block_size}, not {len(table.blocks)}",
         )
+        size, slots = memory.block_size, table.slots(0, table.num_tokens)
+        walked = [block * size + offset for block in table.blocks for offset in range(size)][: table.num_tokens]
+        _demand(slots == walked, f"{seq_id}: its blocks {table.blocks} hold the slots {walked}, not {slots}")
         _demand(len(set(table.blocks)) == len(table.blocks), f"{seq_id}: a block is twice in its table {table.blocks}")
         for logical, block in enumerate(table.blocks):
             first = logical_of.setdefault(block, logical)

@@ -80,9 +80,8 @@ class ContiguousMemory(PagedMemory):
         """How many slots the policy reserves for num_tokens tokens and max_new_tokens more."""
         if self.policy == "max":
             return self.max_model_len
-        if (
-            self.policy == "pow2"
-        ):  # the output alone: the buddy rounds every sum, so a sum rounded here too would give oracle's runs
+        if self.policy == "pow2":
+            # The output alone: the buddy rounds every sum up, so one that is rounded here already would be "oracle".
             max_new_tokens = power_of_two(max_new_tokens)
         return min(num_tokens + max_new_tokens, self.max_model_len)
 

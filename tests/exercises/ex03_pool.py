@@ -1,6 +1,21 @@
 """For the checks of exercise 03: a learner's allocator that remembers what was called on it, for the messages."""
 
+import operator
+from numbers import Integral
+
 from minipaged.memory.allocator import DoubleFree, OutOfBlocks
+
+
+def is_whole(number):
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def is_count(number):
+    """As is_whole, or what Python can take for one: a tensor that holds a single whole number, say."""
+    try:
+        return operator.index(number) == number
+    except TypeError:
+        return False
 
 
 class Pool:
@@ -27,6 +42,7 @@ class Pool:
     def allocate(self, *n):
         ids, n = self.call("allocate", *n), n[0] if n else 1
         self.demand(isinstance(ids, list) and len(ids) == n, f"allocate must give a list of {n} ids, not {ids!r}")
+        self.demand(all(map(is_whole, ids)), f"allocate must give whole numbers, not {ids!r}")
         return ids
 
     def release(self, ids, expected, why="", **keep):
@@ -38,6 +54,7 @@ class Pool:
     @property
     def num_free(self):
         number = self.allocator.num_free
+        self.demand(callable(number) or is_count(number), f"num_free is {number!r}, it must be a whole number")
         self.demand(not callable(number), "num_free is read without brackets: leave `@property` above it")
         return number
 
@@ -54,6 +71,7 @@ class Pool:
             self.demand(self.free_order == order, f"free_order() is {self.free_order}, it must be {order}{why}")
         for block, count in counts.items():
             found = self.allocator.ref_count(int(block[1:]))
+            self.demand(is_count(found), f"ref_count({block[1:]}) is {found!r}, it must be a whole number")
             self.demand(found == count, f"ref_count({block[1:]}) is {found}, it must be {count}{why}")
 
     def state(self):

@@ -2,12 +2,25 @@
 
 import operator
 import random
+from numbers import Integral
 
 import pytest
 
 from minipaged.memory.reservations import Layout, Run
 
 # ------------------------------------------------------------------------------------------------ first_fit
+
+
+def is_whole(number):
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def is_count(number):
+    """As is_whole, or what Python can take for one: a tensor that holds a single whole number, say."""
+    try:
+        return operator.index(number) == number
+    except TypeError:
+        return False
 
 
 def fit(impl, free_runs, size):
@@ -17,7 +30,7 @@ def fit(impl, free_runs, size):
     if start is None:
         return call, None
     wanted = "it must be the first slot taken, a whole number, or None where no run is long enough"
-    assert not isinstance(start, bool) and hasattr(start, "__index__"), f"{call} gave {start!r}: {wanted}"
+    assert is_whole(start), f"{call} gave {start!r}: {wanted}"
     return call, operator.index(start)
 
 
@@ -27,6 +40,7 @@ def check_list(call, free_runs, wanted, why):
     for pair in pairs:
         is_pair = isinstance(pair, tuple) and len(pair) == 2
         assert is_pair, f"{call} left {free_runs}: {pair!r} is no pair (start, length)"
+        assert all(map(is_whole, pair)), f"{call} left {free_runs}: {pair} must be two whole numbers"
         said = "no slot is left of it, so it must be removed"
         assert pair[1] != 0, f"{call} left {free_runs}: the run {pair} is empty; {said}"
     assert pairs == wanted, f"{call} left {free_runs}, not {wanted}: {why}"
@@ -67,7 +81,8 @@ def test_a_run_that_is_just_long_enough_is_taken_whole(impl, runs, size, wanted)
 
 
 @pytest.mark.parametrize(
-    "runs, size", [([(0, 4), (8, 4), (20, 4)], 8), ([(0, 4), (8, 4), (20, 4)], 5), ([(6, 3)], 4), ([], 1)]
+    "runs, size",
+    [([(0, 4), (8, 4), (20, 4)], 8), ([(0, 4), (8, 4), (20, 4)], 5), ([(6, 3)], 4), ([], 1), ([(0, 4), (4, 4)], 5)],
 )
 def test_no_run_is_long_enough(impl, runs, size):
     free_runs = list(runs)
@@ -80,6 +95,18 @@ def test_no_run_is_long_enough(impl, runs, size):
         raise AssertionError(f"first_fit({runs}, {size}) raised {error!r}: it must return None, {why}") from error
     assert got is None, f"{call} gave {got}: it must be None, {why}"
     check_list(call, free_runs, runs, "where None is returned, nothing may be changed")
+
+
+def test_a_list_of_many_runs(impl):
+    runs = [*((10 * i, 9) for i in range(400)), (5000, 1000)]
+    free_runs = list(runs)
+    got = impl.first_fit(free_runs, 700)
+    assert got == 5000, (
+        f"first_fit with 400 runs of 9 slots and one of 1000, at 5000, for 700 slots gave {got}, not 5000"
+    )
+    assert len(free_runs) == 401 and tuple(free_runs[-1]) == (5700, 300), (
+        f"700 slots were taken from the run at 5000; the last of the runs left is {free_runs[-1]}, not (5700, 300)"
+    )
 
 
 def runs_of(is_free):
@@ -133,6 +160,10 @@ def check_waste(impl, layout, wanted, why):
         f"{call} gave {got!r}, a {type(got).__name__}: it must be a Waste, with states, reserved, internal and external"
     )
     for use, count in zip(USES, wanted):
+        kind = type(getattr(got, use)).__name__
+        assert is_count(getattr(got, use)), (
+            f"{call} gave {use}={getattr(got, use)!r}, a {kind}: a whole number is needed"
+        )
         assert getattr(got, use) == count, f"{call} gave {use}={getattr(got, use)!r}, not {count}: {why}"
     assert layout.runs == before, f"{call} changed layout.runs to {layout.runs}: it must leave the layout as it is"
 
@@ -185,3 +216,14 @@ def test_every_slot_is_counted_once(impl, num_slots, seed):
     draw.shuffle(runs)
     layout, wanted = Layout(num_slots, runs), tuple(uses.count(use) for use in USES)
     check_waste(impl, layout, wanted, "so many slots were counted one by one")
+
+
+def test_nothing_is_remembered(impl):
+    layout = Layout(32, [Run(4, 16, 7, 10)])
+    first = impl.waste(layout)
+    kept = tuple(getattr(first, use) for use in USES)
+    layout.runs[0] = Run(4, 16, 8, 10)
+    check_waste(impl, layout, (8, 2, 6, 16), "the same Layout as in the call before, now with a token more")
+    check_waste(impl, Layout(32, [Run(0, 10, 1, 2)]), (1, 1, 8, 22), "this is another layout of 32 slots and one run")
+    now = tuple(getattr(first, use) for use in USES)
+    assert now == kept, f"{told(layout)} and another call changed what the first one gave, from {kept} to {now}"

@@ -134,6 +134,9 @@ def test_two_owners_may_give_up_a_block_in_one_call(impl):
     freed = pool.call("release", [0, 1, 2, 0])  # whether 0 or 1 is the last to go, the text does not say
     pool.demand(sorted(freed or ()) == [0, 1], f"release gave {freed}; it must give 0 and 1, each once; 2 has an owner")
     pool.demand_is("block 2 has one owner left", free=3, b0=0, b1=0, b2=1)
+    pool.call("share", [2, 2])
+    pool.release([2, 2], [], "block 2 has three owners, and two of them give it up")
+    pool.demand_is("one of three owners is left", free=3, b2=1)
 
 
 def test_share_takes_a_free_block_out_of_the_queue(impl):
@@ -184,11 +187,18 @@ def test_lists_belong_to_the_caller(impl):
     if isinstance(freed, list):
         freed.clear()
     pool.demand_is(why, free=5, order=[3, 2, 1, 0, 5])
+    one = [4]
+    freed = pool.call("release", one)
+    pool.demand(freed is not one, "release gave back the very list that it was given: it must give a new one")
+    pool.allocate(0).append(9)
+    pool.demand(
+        pool.allocate(0) == [], "the empty list that allocate(0) gave was changed by the caller, and comes again"
+    )
 
 
 def test_two_pools_know_nothing_of_each_other(impl):
-    one, two = Pool(impl, 4), Pool(impl, 3)
-    one.allocate(3)
+    one, two = Pool(impl, 3), Pool(impl, 3)
+    one.allocate(2)
     two.demand_is("blocks of another pool were handed out", free=3, order=[0, 1, 2], b0=0, b1=0, b2=0)
     two.allocate(1)
     one.release([0], [0])
@@ -196,7 +206,7 @@ def test_two_pools_know_nothing_of_each_other(impl):
 
 
 def test_a_long_random_run(impl):
-    for num_blocks, seed, steps in ((1, 0, 40), (5, 1, 200), (12, 2, 200), (300, 3, 20)):
+    for num_blocks, seed, steps in ((1, 0, 40), (5, 1, 500), (12, 2, 200), (300, 3, 20), (1100, 4, 3)):
         random_run(impl, num_blocks, Random(seed), steps)
 
 
@@ -231,3 +241,38 @@ def random_run(impl, num_blocks, random, steps):
             pool.refuses(ValueError, f"the ids of {num_blocks} blocks are 0 to {num_blocks - 1}", "release", ids)
         pool.demand_is("the front is handed out, freed blocks go to the front, kept ones to the back", order=queue)
         pool.demand_is(free=len(queue), **{f"b{block}": count for block, count in enumerate(counts)})
+
+
+class OnlyIn:
+    """A container: it says whether something is in it, and nothing else."""
+
+    def __init__(self, ids):
+        self.ids = ids
+
+    def __contains__(self, block):
+        return block in self.ids
+
+    def __repr__(self):
+        return f"a container of {self.ids}"
+
+
+def test_keep_is_asked_about_freed_blocks_only(impl):
+    pool = Pool(impl, 5)
+    pool.allocate(3)
+    why = "block 3 is in keep too, but it was free already and stays where it was"
+    pool.release([0, 1], [1, 0], keep=OnlyIn([0, 3]))
+    pool.demand_is(why, order=[1, 3, 4, 0])
+    pool.call("share", [2])
+    pool.release([2, 2], [2], "its second owner is its last", keep=[2])
+    pool.demand_is("block 2 is in keep", order=[1, 3, 4, 0, 2], b2=0)
+
+
+def test_a_block_may_have_many_owners(impl):
+    pool = Pool(impl, 2)
+    pool.allocate()
+    pool.call("share", [0, 0])
+    pool.demand_is("block 0 was shared twice in one call", b0=3, free=1)
+    for _ in range(300):
+        pool.allocator.share([0])
+    pool.calls.append("share([0]) 300 times")
+    pool.demand_is("each call is one owner more", b0=303, free=1)
