@@ -146,7 +146,7 @@ EXERCISES = {
         Exercise(
             id="ex07",
             topic="copy_on_write",
-            title="fork a table, and copy a block before writing",
+            title="fork a table; copy before writing",
             module="minipaged.memory.copy_on_write",
             names=("fork", "make_writable"),
             lesson="07_copy_on_write",
