@@ -75,6 +75,25 @@ class BlocksTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefixHit:
+    """A sequence that enters begins with what is in these blocks already: its table names them, nothing is computed."""
+
+    sequence: str
+    blocks: tuple
+    num_tokens: int
+    num_free_before: int  # how many of these blocks nobody owned: they leave the free queue
+    num_free: int  # afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A sequence took blocks whose content could still have been hit. It can't be from now on."""
+
+    sequence: str
+    blocks: tuple
+
+
+@dataclass(frozen=True, slots=True)
 class Forked:
     """A new sequence's table names all blocks of another one. Nothing was copied."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minipaged.events import BlockCopied, Forked, Scheduled
+from minipaged.events import BlockCopied, Forked, PrefixHit, Scheduled
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
 from minipaged.memory.paged import PagedMemory
 from minipaged.serving.group import sample_indices, unfinished
@@ -21,8 +21,9 @@ def request(name, num_prompt_tokens, max_tokens=100, n=1):
     return Request(name, None, list(range(num_prompt_tokens)), SamplingParams(n=n), max_tokens, seed=0)
 
 
-def scheduler(num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=256, **options):
-    made = Scheduler(PagedMemory(num_blocks, block_size, **options), max_num_seqs, max_num_batched_tokens)
+def scheduler(num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=256, prefix_caching=False, **options):
+    memory = PagedMemory(num_blocks, block_size, prefix_caching, **options)
+    made = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
     made.log = made.memory.log = Witness(made.memory, ShadowSlots())
     return made
 
@@ -50,6 +51,8 @@ class Witness(list):
             self.shadow.copy(event.source, event.destination, self.memory.block_size)
         elif isinstance(event, Forked):
             self.shadow.fork(event.parent, event.child)
+        elif isinstance(event, PrefixHit):
+            self.shadow.hit(event.sequence, event.blocks, self.memory.block_size)
 
 
 class Drive:

@@ -45,9 +45,18 @@ class Recorder:
 class CheckedEngine(Engine):
     """An engine over a poisoned cache that checks every invariant after every step and keeps what was computed."""
 
-    def __init__(self, model, num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=64, tokenizer=None):
+    def __init__(
+        self,
+        model,
+        num_blocks,
+        block_size,
+        max_num_seqs=8,
+        max_num_batched_tokens=64,
+        tokenizer=None,
+        prefix_caching=False,
+    ):
         config = model.config
-        memory = PagedMemory(num_blocks, block_size)
+        memory = PagedMemory(num_blocks, block_size, prefix_caching)
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         cache = KVCache(*shape, dtype=torch.float64, poison=True)
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)

@@ -9,7 +9,8 @@ from minipaged.memory.allocator import BlockAllocator, DoubleFree, OutOfBlocks
 from minipaged.memory.block_table import BlockTable
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
 from minipaged.memory.copy_on_write import fork, make_writable
-from minipaged.memory.paged import PagedMemory, Usage
+from minipaged.memory.paged import PagedMemory
+from minipaged.memory.usage import Usage
 
 
 def table_of(allocator, num_tokens, block_size=4):
@@ -25,7 +26,7 @@ def counts(allocator):
 
 def memory_with(num_blocks, block_size, num_tokens, *children, **options):
     """A memory with a sequence A of num_tokens tokens, and forks of it."""
-    memory = PagedMemory(num_blocks, block_size, **options)
+    memory = PagedMemory(num_blocks, block_size, prefix_caching=False, **options)
     memory.admit("A", [0] * num_tokens)
     assert memory.grow([("A", num_tokens)]) == []
     memory.commit("A", [], num_tokens)

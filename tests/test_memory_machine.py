@@ -76,7 +76,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def __init__(self, num_blocks=6, block_size=3):
         super().__init__()
-        self.memory = PagedMemory(num_blocks, block_size)
+        self.memory = PagedMemory(num_blocks, block_size, prefix_caching=False)
         self.shadow = ShadowSlots()
         self.lengths, self.contents = {}, {}
 

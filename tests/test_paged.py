@@ -6,7 +6,8 @@ import pytest
 
 from minipaged.events import BlocksReleased, BlocksTaken
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
-from minipaged.memory.paged import PagedMemory, Usage
+from minipaged.memory.paged import PagedMemory
+from minipaged.memory.usage import Usage
 
 
 def admit(memory, name, num_tokens):
@@ -32,7 +33,7 @@ def everything(memory):
 
 @pytest.mark.parametrize("num_tokens, num_blocks", [(1, 1), (16, 1), (129, 9)])
 def test_a8_blocks_of_a_sequence(num_tokens, num_blocks):
-    memory = PagedMemory(1024, 16)
+    memory = PagedMemory(1024, 16, prefix_caching=False)
     for name in "ABCDE":
         admit(memory, name, num_tokens)
         assert len(memory.table(name).blocks) == num_blocks
@@ -46,7 +47,7 @@ def test_a8_blocks_of_a_sequence(num_tokens, num_blocks):
 
 def test_figure_6_of_the_paper():
     """Seven prompt tokens lie on physical blocks 7 and 1; the ninth token's block is 3."""
-    memory = PagedMemory(9, 4, free_order=[7, 1, 3])
+    memory = PagedMemory(9, 4, prefix_caching=False, free_order=[7, 1, 3])
     prompt = ["Four", "score", "and", "seven", "years", "ago", "our"]
     assert memory.admit("A", prompt) == 0
     assert memory.grow([("A", 7)]) == []
@@ -76,7 +77,7 @@ def test_b18_without_prefix_caching_nothing_is_hit():
 
 
 def test_released_blocks_are_handed_out_again_tail_first():
-    memory = PagedMemory(6, 4)
+    memory = PagedMemory(6, 4, prefix_caching=False)
     admit(memory, "A", 16)
     assert memory.table("A").blocks == [0, 1, 2, 3]
     memory.release("A")
@@ -85,7 +86,7 @@ def test_released_blocks_are_handed_out_again_tail_first():
 
 @pytest.mark.parametrize("block_size", [1, 2, 4, 16])
 def test_one_token_at_a_time_takes_a_block_where_the_last_is_full(block_size):
-    memory = PagedMemory(40, block_size)
+    memory = PagedMemory(40, block_size, prefix_caching=False)
     admit(memory, "A", 1)
     for num_tokens in range(2, 40):
         append(memory, "A")
@@ -93,7 +94,7 @@ def test_one_token_at_a_time_takes_a_block_where_the_last_is_full(block_size):
 
 
 def test_admission_asks_for_the_whole_length_and_takes_nothing_yet():
-    memory = PagedMemory(4, 4)
+    memory = PagedMemory(4, 4, prefix_caching=False)
     assert memory.admit("A", list(range(16))) == 0
     assert memory.allocator.num_free == 4
     memory.release("A")
@@ -104,7 +105,7 @@ def test_admission_asks_for_the_whole_length_and_takes_nothing_yet():
 
 
 def test_grow_serves_all_or_none():
-    memory = PagedMemory(4, 4)
+    memory = PagedMemory(4, 4, prefix_caching=False)
     admit(memory, "A", 4)
     admit(memory, "B", 7)
     before = everything(memory)
@@ -133,7 +134,7 @@ def test_grow_serves_all_or_none():
     ],
 )
 def test_a_wrong_call_names_what_is_wrong_and_changes_nothing(wrong, message):
-    memory = PagedMemory(4, 4)
+    memory = PagedMemory(4, 4, prefix_caching=False)
     admit(memory, "A", 3)
     before = everything(memory)
     with pytest.raises(ValueError, match=message):
@@ -147,14 +148,14 @@ def test_a_memory_that_cannot_be():
         PagedMemory(0, 4)
     with pytest.raises(ValueError, match="block_size=0"):
         PagedMemory(4, 0)
-    with pytest.raises(ValueError, match="prefix_caching=True"):
-        PagedMemory(4, 4, prefix_caching=True)
+    with pytest.raises(ValueError, match="prefix_caching=1: must be True or False"):
+        PagedMemory(4, 4, prefix_caching=1)
     with pytest.raises(ValueError, match="num_host_blocks=2"):
         PagedMemory(4, 4, num_host_blocks=2)
 
 
 def test_the_last_token_needs_no_slot():
-    memory = PagedMemory(4, 4)
+    memory = PagedMemory(4, 4, prefix_caching=False)
     assert memory.fits_ever(num_prompt_tokens=8, max_tokens=9)
     assert not memory.fits_ever(num_prompt_tokens=8, max_tokens=10)
     assert memory.fits_ever(num_prompt_tokens=16, max_tokens=1)
@@ -162,7 +163,7 @@ def test_the_last_token_needs_no_slot():
 
 
 def test_full_blocks_of_a_prompt_are_counted_once_for_n_samples():
-    memory = PagedMemory(9, 4)
+    memory = PagedMemory(9, 4, prefix_caching=False)
     assert [memory.blocks_at_most(10, 3, n) for n in (1, 2, 4)] == [3, 4, 6]
     assert memory.blocks_at_most(8, 2, 4) == 6
     assert memory.blocks_at_most(10, 1, 4) == 3
@@ -171,7 +172,7 @@ def test_full_blocks_of_a_prompt_are_counted_once_for_n_samples():
 
 
 def test_a_cleared_memory_is_a_fresh_one():
-    memory = PagedMemory(6, 4, free_order=[3, 1])
+    memory = PagedMemory(6, 4, prefix_caching=False, free_order=[3, 1])
     admit(memory, "A", 9)
     memory.clear()
     check(memory)
@@ -180,14 +181,14 @@ def test_a_cleared_memory_is_a_fresh_one():
 
 
 def test_usage_tells_tail_waste():
-    memory = PagedMemory(8, 4)
+    memory = PagedMemory(8, 4, prefix_caching=False)
     admit(memory, "A", 9)
     admit(memory, "B", 2)
     assert memory.usage() == Usage(used_slots=11, allocated_slots=16, cached_slots=0, total_slots=32)
 
 
 def test_the_log_tells_which_blocks_moved():
-    memory = PagedMemory(8, 4)
+    memory = PagedMemory(8, 4, prefix_caching=False)
     memory.log = []
     admit(memory, "A", 5)
     append(memory, "A", 3)
@@ -209,7 +210,7 @@ class TestCheck:
 
     @pytest.fixture
     def memory(self):
-        memory = PagedMemory(6, 4)
+        memory = PagedMemory(6, 4, prefix_caching=False)
         admit(memory, "A", 6)
         admit(memory, "B", 3)
         return memory

@@ -32,7 +32,7 @@ class MadeUp:
     max_model_len = 1024
 
     def __init__(self, num_blocks, num_seqs):
-        self.memory = PagedMemory(num_blocks, 4)
+        self.memory = PagedMemory(num_blocks, 4, prefix_caching=False)
         self.scheduler = Scheduler(self.memory, num_seqs, 256)
         self.scheduler.log = self.memory.log = []
         self.num_seqs, self.max_tokens, self.tokenizer = num_seqs, min(200, 6 * num_blocks // num_seqs), self

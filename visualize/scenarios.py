@@ -12,6 +12,7 @@ from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 from visualize.camera import Camera
 
 TEMPERATURE = 0.7  # the tiny model speaks more clearly than at 1
+OFF = {"enable_prefix_caching": False}  # for stories of something else
 MOST_TOGETHER = 8  # sequences that run together where each prompt has several answers
 
 
@@ -65,7 +66,7 @@ GROWTH = Scenario(
         Arrival(0, "A", "KING HENRY:\nOnce more unto the breach,", 26),
         Arrival(2, "B", "LEAR:\nBlow, winds,", 9),
     ),
-    settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 2, "max_num_batched_tokens": 16},
+    settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 2, "max_num_batched_tokens": 16, **OFF},
 )
 
 MIXED = Scenario(
@@ -83,7 +84,7 @@ MIXED = Scenario(
         Arrival(13, "D", "MACBETH:\nIs this a dagger which I see before me,\n", 22),
         Arrival(16, "E", "FALSTAFF:\n", 16),
     ),
-    settings={"num_blocks": 20, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16},
+    settings={"num_blocks": 20, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16, **OFF},
 )
 
 PRESSURE = Scenario(
@@ -105,7 +106,7 @@ PRESSURE = Scenario(
             ("F", "VIOLA", "O time,"),
         )
     ),
-    settings={"num_blocks": 24, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 24},
+    settings={"num_blocks": 24, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 24, **OFF},
 )
 
 PARALLEL_SAMPLING = Scenario(
@@ -120,7 +121,7 @@ PARALLEL_SAMPLING = Scenario(
         Arrival(0, "A", "HAMLET:\nTo be, or not", 10, n=4),
         Arrival(3, "B", "LEAR:\nNever, never,", 6),
     ),
-    settings={"num_blocks": 20, "block_size": 4, "max_num_seqs": 5, "max_num_batched_tokens": 16},
+    settings={"num_blocks": 20, "block_size": 4, "max_num_seqs": 5, "max_num_batched_tokens": 16, **OFF},
 )
 
 BEAM_SEARCH = Scenario(
@@ -133,7 +134,7 @@ BEAM_SEARCH = Scenario(
     ),
     after="At nearly every step beams were forked and given up, and nothing was copied but blocks about to be written.",
     arrivals=(Arrival(0, "A", "ROMEO:", 9, beam_width=4),),
-    settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16},
+    settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16, **OFF},
 )
 
 STORIES = (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING, BEAM_SEARCH)

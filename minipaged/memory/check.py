@@ -49,6 +49,9 @@ def check(memory, shadow=None):
         if shadow is not None:
             shadow.demand_holds(seq_id, table)
 
+    if memory.prefix_cache is not None:
+        check_prefix_cache(memory, tables, is_free)
+
     usage = memory.usage()
     within = 0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots - usage.cached_slots
     _demand(within, f"usage doesn't add up: {usage}")
@@ -57,6 +60,23 @@ def check(memory, shadow=None):
     _demand(usage.used_slots + usage.saved_slots == stored, f"all tables together have {stored} tokens, but {usage}")
     shared = sum(named.values()) - len(named)
     _demand(usage.saved_blocks == shared, f"tables name blocks {shared} times more than there are of them, but {usage}")
+
+
+def check_prefix_cache(memory, tables, is_free):
+    """What can be hit is exactly what is full: every full block of a table, no other, and blocks that were that."""
+    known = {block for block in range(memory.num_blocks) if memory.prefix_cache.hash_of(block) is not None}
+    for seq_id, table in tables.items():
+        num_full = table.num_tokens // memory.block_size
+        for logical, block in enumerate(table.blocks):
+            wrong = f"{seq_id}: its logical block {logical}, block {block}, "
+            _demand(block in known or logical >= num_full, wrong + "is full and can't be hit")
+            _demand(block not in known or logical < num_full, wrong + "can be hit and isn't full")
+        hashes = [memory.prefix_cache.hash_of(block) for block in table.blocks[:num_full]]
+        _demand(
+            len(set(hashes)) == num_full, f"{seq_id}: two of its blocks have the same hash, {table.blocks[:num_full]}"
+        )
+    cached_slots = len(known & is_free) * memory.block_size
+    _demand(memory.usage().cached_slots == cached_slots, f"{cached_slots} slots can be hit, but {memory.usage()}")
 
 
 class ShadowSlots:
@@ -75,6 +95,9 @@ class ShadowSlots:
         for position, slot in zip(range(start, stop), table.slots(start, stop)):
             owners = memory.allocator.ref_count(slot // memory.block_size)
             _demand(owners == 1, f"{seq_id} writes position {position} into a block with {owners} owners, slot {slot}")
+            cache = memory.prefix_cache
+            can_be_hit = cache is not None and cache.hash_of(slot // memory.block_size) is not None
+            _demand(not can_be_hit, f"{seq_id} writes position {position} into a block that can be hit, slot {slot}")
             self._holds[slot] = {seq_id: position}
 
     def copy(self, source, destination, block_size):
@@ -88,6 +111,15 @@ class ShadowSlots:
             holds.pop(child, None)  # of an earlier sequence with this name
             if parent in holds:
                 holds[child] = holds[parent]
+
+    def hit(self, seq_id, blocks, block_size):
+        """A sequence begins with these blocks: each slot must hold the same position of whoever wrote it."""
+        for position in range(len(blocks) * block_size):
+            slot = blocks[position // block_size] * block_size + position % block_size
+            holds = self._holds.get(slot, {})
+            found = position in holds.values()
+            _demand(found, f"{seq_id} hits slot {slot} for position {position}, and it holds {holds}")
+            holds[seq_id] = position
 
     def demand_holds(self, seq_id, table):
         """Raise BrokenInvariant unless every position of the table finds itself in its slot."""

@@ -12,8 +12,9 @@ from minipaged.arguments import whole
 from minipaged.events import BlocksReleased
 from minipaged.memory.block_table import BlockTable, blocks_for
 from minipaged.memory.buddy import Buddy, power_of_two
-from minipaged.memory.paged import PagedMemory, Usage
+from minipaged.memory.paged import PagedMemory
 from minipaged.memory.reservations import Layout, Run, waste
+from minipaged.memory.usage import Usage
 
 POLICIES = ("max", "pow2", "oracle")
 

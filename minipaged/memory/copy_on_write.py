@@ -5,6 +5,8 @@ own first, and the content is copied into it. Nothing here copies the content: t
 Lesson 07 builds it. (Paper: section 4.4, Figure 8.)
 """
 
+from collections import Counter
+
 from minipaged.arguments import whole
 
 
@@ -38,3 +40,12 @@ def make_writable(table, position, allocator):
     table.blocks[logical] = destination
     allocator.release([source])  # one owner fewer: somebody else still reads it
     return source, destination
+
+
+def num_copies_for(blocks, allocator):
+    """How many blocks must be copied if each of these is written into, once for each time that it is named.
+
+    A block that m of its owners are about to write into costs m copies, or m - 1 if nobody else owns it: the last of
+    them writes in place.
+    """
+    return sum(min(times, allocator.ref_count(block) - 1) for block, times in Counter(blocks).items())

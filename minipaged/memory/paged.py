@@ -1,47 +1,33 @@
 """PagedMemory: the verbs with which a scheduler asks for memory, built from an allocator, one block table a sequence,
-and copy-on-write between them.
+copy-on-write between them, and a prefix cache.
 
 A sequence is known by its name only. Each verb either does all that it was asked or changes nothing. Nothing here
 touches K or V: the memory says which slot, the cache holds the bytes.
 """
 
-from collections import Counter
-from dataclasses import dataclass, field
-
 from minipaged.arguments import whole
-from minipaged.events import BlockCopied, BlocksReleased, BlocksTaken, Forked
+from minipaged.events import BlockCopied, BlocksReleased, BlocksTaken, Evicted, Forked, PrefixHit
 from minipaged.memory.allocator import BlockAllocator
 from minipaged.memory.block_table import BlockTable, blocks_for
-from minipaged.memory.copy_on_write import fork, make_writable
-
-
-@dataclass(frozen=True)
-class Usage:
-    """The pool's slots, by use. Allocated but not used is the tail waste: the rest of last blocks.
-
-    A block that several tables name counts once. What that saves is what they would hold more, each with its own.
-    """
-
-    used_slots: int  # hold a token's K and V
-    allocated_slots: int  # belong to some block table
-    cached_slots: int  # belong to none, but their content can still be hit
-    total_slots: int
-    saved_slots: int = field(default=0, kw_only=True)  # the sum over all sequences is used_slots and so many more
-    saved_blocks: int = field(default=0, kw_only=True)  # blocks of all tables, less the distinct ones
+from minipaged.memory.copy_on_write import fork, make_writable, num_copies_for
+from minipaged.memory.prefix_cache import PrefixCache, PrefixStats, block_hashes, forget_all, known, remember_full
+from minipaged.memory.usage import filled_of, usage_of
 
 
 class PagedMemory:
     """A pool of num_blocks blocks of block_size slots, shared by all sequences (paper: sections 4.2 and 4.3).
 
-    free_order: as for BlockAllocator. log: a list that events are appended to, or None. parts: has any of `allocator`,
-    `block_table`, `fork` and `make_writable`, to use in the place of minipaged's own (serving/parts.py).
+    prefix_caching: whether full blocks can be hit by a sequence that begins with the same tokens, also when nobody owns
+    them any more. free_order: as for BlockAllocator. log: a list that events are appended to, or None. parts: has any
+    of `allocator`, `block_table`, `fork`, `make_writable`, `block_hashes` and `prefix_cache`, to use in the place of
+    minipaged's own (serving/parts.py).
 
-    Raises ValueError for sizes below 1 and for what this memory doesn't have (a prefix cache, a host pool).
+    Raises ValueError for sizes below 1 and for what this memory doesn't have (a host pool).
     """
 
-    def __init__(self, num_blocks, block_size, prefix_caching=False, free_order=None, num_host_blocks=0, parts=None):
-        if prefix_caching:
-            raise ValueError("prefix_caching=True: this memory has no prefix cache; only False is allowed")
+    def __init__(self, num_blocks, block_size, prefix_caching=True, free_order=None, num_host_blocks=0, parts=None):
+        if not isinstance(prefix_caching, bool):
+            raise ValueError(f"prefix_caching={prefix_caching!r}: must be True or False")
         if num_host_blocks:
             raise ValueError(f"num_host_blocks={num_host_blocks}: this memory has no host pool; only 0 is allowed")
         self.block_size = whole("block_size", block_size, least=1)
@@ -51,14 +37,19 @@ class PagedMemory:
         self._new_table = getattr(parts, "block_table", BlockTable)
         self._fork = getattr(parts, "fork", fork)
         self._make_writable = getattr(parts, "make_writable", make_writable)
-        self.prefix_cache = self.host = None  # there are none yet
+        self._block_hashes = getattr(parts, "block_hashes", block_hashes)
+        self._new_prefix_cache = getattr(parts, "prefix_cache", PrefixCache) if prefix_caching else None
+        self.prefix_stats = PrefixStats()
+        self.host = None  # there is none yet
         self.log = None
         self.clear()
 
     def clear(self):
         """Forget every sequence: a fresh pool. It holds even where a call was interrupted halfway."""
         self._tables = {}
+        self._num_hashed = {}  # seq_id -> how many of its tokens lie in blocks that the prefix cache knows
         self.allocator = self._new_allocator(self.num_blocks, self._free_order)
+        self.prefix_cache = self._new_prefix_cache(self.block_size) if self._new_prefix_cache else None
         self._handed_out, self._released = set(), set()
 
     def fits_ever(self, num_prompt_tokens, max_tokens, n=1):
@@ -76,26 +67,42 @@ class PagedMemory:
         return shared + n * (blocks_for(num_prompt_tokens + max_tokens - 1, self.block_size) - shared)
 
     def lookup(self, token_ids):
-        """How many of these tokens a prefix hit would save: none, without a prefix cache. Changes nothing."""
-        return 0
+        """How many of these tokens a prefix hit would save. Changes nothing."""
+        return len(self._longest_hit(token_ids)) * self.block_size
+
+    def _longest_hit(self, token_ids):
+        return self.prefix_cache.longest_hit(token_ids) if self.prefix_cache is not None else []
 
     def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0):
         """Open a table for a sequence if there is room for all its known tokens, and extra_blocks more.
 
-        Room is asked for the whole length but blocks are taken later, by grow, chunk by chunk. Returns how many
-        tokens are cached already, or None where there is no room, with nothing changed. Raises ValueError if the
-        sequence has a table, or no tokens. max_new_tokens is for memories that reserve; this one never does.
+        The table begins with the blocks of the longest prefix hit. Room is asked for the rest of the whole length, and
+        for those hits that nobody owns now, which will no longer be free. Blocks are taken later, by grow, chunk by
+        chunk. Returns how many tokens are cached already, or None where there is no room, with nothing changed. Raises
+        ValueError if the sequence has a table, or no tokens. max_new_tokens is for memories that reserve; this one
+        never does.
         """
         if seq_id in self._tables:
             raise ValueError(f"sequence {seq_id!r} is in this memory already")
         if not token_ids:
             raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
         extra_blocks = whole("extra_blocks", extra_blocks, least=0)
-        table = self._new_table(self.block_size)
-        if table.blocks_needed(len(token_ids)) + extra_blocks > self.allocator.num_free:
+        table, hit = self._new_table(self.block_size), self._longest_hit(token_ids)
+        free_hits = [block for block in hit if self.allocator.ref_count(block) == 0]
+        wanted = table.blocks_needed(len(token_ids)) - len(hit) + len(free_hits) + extra_blocks
+        if wanted > self.allocator.num_free:
             return None
-        self._tables[seq_id] = table
-        return 0
+        self._tables[seq_id], num_cached = table, len(hit) * self.block_size
+        if self.prefix_cache is not None:
+            self.prefix_stats.count(len(token_ids), num_cached)
+            self._num_hashed[seq_id] = num_cached
+        if hit:
+            self.allocator.share(hit)
+            table.append_blocks(hit)
+            table.num_tokens = num_cached
+            if self.log is not None:
+                self.log.append(PrefixHit(seq_id, tuple(hit), num_cached, len(free_hits), self.allocator.num_free))
+        return num_cached
 
     def fork(self, parent_id, child_id):
         """Open a table for a new sequence that names all blocks of another one. Nothing is copied, no block is taken.
@@ -105,6 +112,8 @@ class PagedMemory:
         if child_id in self._tables:
             raise ValueError(f"sequence {child_id!r} is in this memory already")
         self._tables[child_id] = child = self._fork(self.table(parent_id), self.allocator)
+        if self.prefix_cache is not None:
+            self._num_hashed[child_id] = self._num_hashed[parent_id]
         if self.log is not None:
             self.log.append(Forked(parent_id, child_id, len(child.blocks), self.allocator.num_free))
 
@@ -134,7 +143,7 @@ class PagedMemory:
             num_new_tokens = whole("num_new_tokens", num_new_tokens, least=1)
             needed.append((seq_id, table, num_new_tokens, table.blocks_needed(table.num_tokens + num_new_tokens)))
             to_write += table.blocks[table.num_tokens // self.block_size :]
-        num_copies = self._num_copies(to_write) if to_write else 0
+        num_copies = num_copies_for(to_write, self.allocator) if to_write else 0
         if num_copies + sum(num_blocks for *_, num_blocks in needed) > self.allocator.num_free:
             return None
         copies = []
@@ -147,12 +156,8 @@ class PagedMemory:
             table.num_tokens += num_new_tokens
         return copies
 
-    def _num_copies(self, blocks):
-        """Each time that a block is named here stands for an owner that writes in it; the last one needs no copy."""
-        return sum(min(times, self.allocator.ref_count(block) - 1) for block, times in Counter(blocks).items())
-
     def _copied(self, seq_id, table, source, destination):
-        self._handed_out.add(destination)
+        self._taken(seq_id, [destination])
         if self.log is not None:
             logical, owners = table.num_tokens // self.block_size, self.allocator.ref_count(source) + 1
             facts = logical, source, destination, owners, self.allocator.num_free
@@ -162,25 +167,45 @@ class PagedMemory:
         first_logical = len(table.blocks)
         last_was_full = 0 < table.num_tokens == first_logical * self.block_size
         table.append_blocks(blocks)
-        self._handed_out.update(blocks)
+        self._taken(seq_id, blocks)
         if self.log is not None:
             self.log.append(BlocksTaken(seq_id, first_logical, last_was_full, tuple(blocks), self.allocator.num_free))
 
-    def commit(self, seq_id, token_ids, num_computed_tokens):
-        """Note that K and V of a sequence's first num_computed_tokens tokens are written.
+    def _taken(self, seq_id, blocks):
+        """Blocks came from the free queue: what they held is lost, whoever could have hit it."""
+        self._handed_out.update(blocks)
+        evicted = forget_all(self.prefix_cache, blocks)
+        self.prefix_stats.evictions += len(evicted)
+        if evicted and self.log is not None:
+            self.log.append(Evicted(seq_id, tuple(evicted)))
 
-        Raises ValueError unless that is exactly how many have slots: the memory and the scheduler then disagree.
+    def commit(self, seq_id, token_ids, num_computed_tokens):
+        """Note that K and V of a sequence's first num_computed_tokens tokens are written: of these token_ids.
+
+        From now on its full blocks can be hit. Raises ValueError, with nothing changed, unless exactly so many have
+        slots (the memory and the scheduler then disagree), and for too few token_ids to tell what a block holds.
         """
         table = self._tables.get(seq_id) or self.table(seq_id)
         num_slots = table.num_tokens
         if num_computed_tokens != num_slots:
             raise ValueError(f"sequence {seq_id!r}: {num_computed_tokens} tokens computed, but {num_slots} have slots")
+        if self.prefix_cache is not None and num_slots - self._num_hashed[seq_id] >= self.block_size:
+            num_hashed = self._num_hashed[seq_id]
+            self._num_hashed[seq_id] = remember_full(
+                self.prefix_cache, self._block_hashes, table, token_ids, num_hashed
+            )
 
     def release(self, seq_id):
-        """Close a sequence's table and give up its blocks. Raises ValueError for a sequence that has none."""
-        freed = self.allocator.release(self.table(seq_id).blocks)
+        """Close a sequence's table and give up its blocks; those that can be hit are used again last.
+
+        Raises ValueError for a sequence that has none.
+        """
+        blocks = self.table(seq_id).blocks
+        keep = set(known(self.prefix_cache, blocks))
+        freed = self.allocator.release(blocks, keep)
         del self._tables[seq_id]
-        self._released.update(freed)
+        self._num_hashed.pop(seq_id, None)
+        self._released.update(block for block in freed if block not in keep)
         if self.log is not None:
             self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free))
 
@@ -190,8 +215,18 @@ class PagedMemory:
             raise ValueError(f"sequence {seq_id!r} is not in this memory")
         return self._tables[seq_id]
 
+    def reset_prefix_cache(self):
+        """Forget what can be hit; the order of the free blocks stays. Returns False, with nothing changed, while any
+        sequence has a table: blocks that it goes on with would no longer be known by their content."""
+        if self._tables:
+            return False
+        if self.prefix_cache is not None:
+            self.prefix_cache.clear()
+        return True
+
     def take_moved(self):
-        """The blocks handed out and the blocks freed since this was last asked: two lists of ids, ascending."""
+        """The blocks handed out since this was last asked, and those freed whose content can't be hit: two lists of
+        ids, ascending. Nobody may read them before they are written."""
         handed_out, released = sorted(self._handed_out), sorted(self._released)
         self._handed_out.clear()
         self._released.clear()
@@ -202,23 +237,13 @@ class PagedMemory:
         return list(self._tables)
 
     def filled(self):
-        """Block id -> how many of its slots hold a token, for every block in some table: the most any owner stored."""
-        filled = {}
-        for table in self._tables.values():
-            for logical, block in enumerate(table.blocks):
-                stored = min(self.block_size, table.num_tokens - logical * self.block_size)
-                filled[block] = max(stored, filled.get(block, 0))
-        return filled
+        """Block id -> how many of its slots hold a token, for every block in some table."""
+        return filled_of(self._tables.values(), self.block_size)
+
+    def cached(self):
+        """The blocks that nobody owns and whose content can still be hit, the next to be lost first."""
+        return known(self.prefix_cache, self.allocator.free_order())
 
     def usage(self):
         """How the pool's slots are used at this moment; a block named by several tables counts once."""
-        filled, tables = self.filled(), self._tables.values()
-        used_slots = sum(filled.values())
-        return Usage(
-            used_slots,
-            allocated_slots=len(filled) * self.block_size,
-            cached_slots=0,
-            total_slots=self.num_blocks * self.block_size,
-            saved_slots=sum(table.num_tokens for table in tables) - used_slots,
-            saved_blocks=sum(len(table.blocks) for table in tables) - len(filled),
-        )
+        return usage_of(list(self._tables.values()), self.block_size, self.num_blocks, len(self.cached()))

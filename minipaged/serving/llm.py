@@ -23,9 +23,10 @@ class LLM:
     """A model with a paged KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
 
     model: "tiny" or the path of a folder. dtype: "float32" or "float64". attention: "batched" or "reference".
-    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. seed: the source of
-    seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is fastest with
-    1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with
+    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. enable_prefix_caching:
+    a prompt that begins as an earlier one did takes the blocks of that beginning, if they are still there. seed: the
+    source of seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is
+    fastest with 1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with
     NaN, so that a wrong read raises FloatingPointError. parts: what to build from in the place of minipaged's own.
 
     Raises ValueError for a value that isn't allowed. The pool may have up to 2**20 slots, num_blocks * block_size.
@@ -40,6 +41,7 @@ class LLM:
         seed=0,
         max_num_seqs=64,
         max_num_batched_tokens=None,
+        enable_prefix_caching=True,
         attention="batched",
         num_threads=1,
         events=True,
@@ -54,8 +56,10 @@ class LLM:
         whole("seed", seed, least=0)
         whole("num_blocks", num_blocks, least=1, most=MAX_SLOTS)
         whole("block_size", block_size, least=1, most=MAX_SLOTS // num_blocks)
+        if not isinstance(enable_prefix_caching, bool):
+            raise ValueError(f"enable_prefix_caching={enable_prefix_caching!r}: must be True or False")
         with parts.blamed():
-            memory = PagedMemory(num_blocks, block_size, parts=parts)
+            memory = PagedMemory(num_blocks, block_size, enable_prefix_caching, parts=parts)
         if max_num_batched_tokens is None:
             max_num_batched_tokens = max(512, whole("max_num_seqs", max_num_seqs, least=1))
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)

@@ -37,20 +37,29 @@ class CompletionOutput:
 @dataclass(frozen=True)
 class RequestOutput:
     """A request and its answers, SamplingParams.n of them in order. prompt is None if token ids were given, a text is
-    None if the engine has no tokenizer."""
+    None if the engine has no tokenizer. num_cached_tokens: of the prompt's, found in the prefix cache when the request
+    first entered, so neither computed nor stored again; None while it waits."""
 
     request_id: str
     prompt: str | None
     prompt_token_ids: list
     outputs: list
     finished: bool
+    num_cached_tokens: int | None = None
 
     @classmethod
     def of(cls, request, tokenizer):
         """What a serving.sequence.Request has come to."""
         outputs = [completion(sequence, tokenizer) for sequence in request.sequences]
         finished = all(sequence.finish_reason for sequence in request.sequences)
-        return cls(request.request_id, request.prompt, list(request.prompt_token_ids), outputs, finished)
+        return cls(
+            request.request_id,
+            request.prompt,
+            list(request.prompt_token_ids),
+            outputs,
+            finished,
+            request.num_cached_tokens,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,7 @@ class BeamSearchOutput:
     prompt_token_ids: list
     sequences: list
     finished: bool
+    num_cached_tokens: int | None = None
 
     @property
     def outputs(self):
@@ -107,7 +117,14 @@ class BeamSearchOutput:
             facts = answer.cumulative_logprob, score(sequence), answer.finish_reason
             best.append(BeamSearchSequence(answer.text, answer.token_ids, list(sequence.token_ids), *facts))
         finished = all(sequence.finish_reason for sequence in request.sequences)
-        return cls(request.request_id, request.prompt, list(request.prompt_token_ids), best, finished)
+        return cls(
+            request.request_id,
+            request.prompt,
+            list(request.prompt_token_ids),
+            best,
+            finished,
+            request.num_cached_tokens,
+        )
 
 
 def output_of(request, tokenizer):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from minipaged.memory.allocator import BlockAllocator
 from minipaged.memory.block_table import BlockTable
 from minipaged.memory.copy_on_write import fork, make_writable
+from minipaged.memory.prefix_cache import PrefixCache, block_hashes
 from minipaged.serving.engine import Engine
 
 
@@ -17,7 +18,8 @@ from minipaged.serving.engine import Engine
 class Parts:
     """minipaged's own parts, unless others are given.
 
-    allocator, block_table: called as BlockAllocator and BlockTable. fork, make_writable: as in memory.copy_on_write.
+    allocator, block_table, prefix_cache: called as BlockAllocator, BlockTable and PrefixCache. fork, make_writable: as
+    in memory.copy_on_write. block_hashes: as in memory.prefix_cache.
     attend_one: as attention.reference.attend_one; None: LLM's own attention, which reads many queries at a time.
     """
 
@@ -25,6 +27,8 @@ class Parts:
     block_table: Callable = BlockTable
     fork: Callable = fork
     make_writable: Callable = make_writable
+    block_hashes: Callable = block_hashes
+    prefix_cache: Callable = PrefixCache
     attend_one: Callable | None = None
 
     def engine(self, *arguments):

@@ -140,6 +140,8 @@ class Scheduler:
             self._note(KeptWaiting, request.request_id, reason, needed if reason == "blocks" else 0, num_free)
             return False
         first.num_computed_tokens = num_cached
+        if request.num_cached_tokens is None:
+            request.num_cached_tokens = num_cached
         self.waiting.popleft()
         self.running.append(request)
         request.status = Status.RUNNING

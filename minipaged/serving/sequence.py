@@ -163,7 +163,8 @@ class Request:
 
     There is one at first, with the prompt; each further one begins as a fork of another. In a beam search these may be
     far more than run at a time: the others are finished, most of them "dropped". max_tokens is the parameters'
-    number, cut where the model's context ends. seed is theirs, or one that the engine gave.
+    number, cut where the model's context ends. seed is theirs, or one that the engine gave. num_cached_tokens: how many
+    of the prompt's were found in the prefix cache when it first entered; None before.
     """
 
     request_id: str
@@ -173,6 +174,7 @@ class Request:
     max_tokens: int
     seed: int
     status: Status = Status.WAITING
+    num_cached_tokens: int | None = None
     sequences: list = field(init=False)
 
     def __post_init__(self):
