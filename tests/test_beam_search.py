@@ -87,7 +87,7 @@ def mix(seed, attention="batched"):
     vocab_size = rng.choice([6, 15, 97])  # in a small one, the end of text is often among the likeliest
     engine = checked(
         num_blocks, block_size, rng.randrange(vocab_size), vocab_size, attention, max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=budget,
+        max_num_batched_tokens=budget, prefix_caching=seed % 2 == 1,
     )  # fmt: skip
     preempt, aborts = rng.choice([0, 0.05, 0.2]), rng.choice([0, 0.03])
     accepted, to_arrive = {}, rng.randint(3, 6)

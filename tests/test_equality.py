@@ -8,7 +8,7 @@ import random
 import pytest
 from harness import some_slow
 
-from minipaged.events import BlockCopied, Forked, Preempted
+from minipaged.events import BlockCopied, Evicted, Forked, Preempted, PrefixHit
 
 
 def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0, most=1, preempt=0.0):
@@ -19,11 +19,13 @@ def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0, m
     from minipaged.serving.sequence import SamplingParams, Status
 
     accepted, to_arrive, step = {}, rng.randint(4, 9), 0
+    common = [rng.randrange(vocab_size) for _ in range(longest_prompt)]  # how some of the prompts begin
     while to_arrive or engine.has_unfinished():
         while to_arrive and (rng.random() < 0.6 or not engine.has_unfinished()):
             to_arrive -= 1
             num_prompt_tokens = rng.choice([rng.randint(1, 8), rng.randint(1, longest_prompt)])
-            prompt = [rng.randrange(vocab_size) for _ in range(num_prompt_tokens)]
+            prompt = common[: rng.choice([0, rng.randrange(num_prompt_tokens + 1)])]
+            prompt = prompt + [rng.randrange(vocab_size) for _ in range(num_prompt_tokens - len(prompt))]
             n = rng.randint(1, most) if most > 1 else 1
             params = SamplingParams(
                 n=n,
@@ -59,7 +61,7 @@ class Tokenizer:
         return ""
 
 
-def run(seed, attention, most=1):
+def run(seed, attention, most=1, prefix_caching=False):
     """One random workload against the dense model -> the events of it. most: the most samples that a request has."""
     from oracle import CheckedEngine, random_model
 
@@ -70,7 +72,7 @@ def run(seed, attention, most=1):
     num_blocks = -(-rng.randint(longest // 2 + 10, longest + 20 * most) // block_size)
     max_num_seqs = rng.randint(most, 6)
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
-    engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget, Tokenizer())
+    engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget, Tokenizer(), prefix_caching)
     preempt = rng.choice([0, 0.05, 0.2]) if most > 1 else 0
     requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02, most=most, preempt=preempt)
     engine.demand_equals_dense()
@@ -87,14 +89,19 @@ def run(seed, attention, most=1):
     return engine.events
 
 
-@pytest.mark.parametrize("seed", some_slow(range(200), range(40, 200)))
-def test_batched_equals_dense(seed):
-    run(seed, "batched")
+CACHING = pytest.mark.parametrize("prefix_caching", [False, True], ids=["", "caching"])
 
 
-@pytest.mark.parametrize("seed", some_slow(range(1000, 1015), range(1005, 1015)))
-def test_reference_equals_dense(seed):
-    run(seed, "reference")
+@CACHING
+@pytest.mark.parametrize("seed", some_slow(range(200), range(20, 200)))
+def test_batched_equals_dense(seed, prefix_caching):
+    run(seed, "batched", prefix_caching=prefix_caching)
+
+
+@CACHING
+@pytest.mark.parametrize("seed", some_slow(range(1000, 1015), range(1003, 1015)))
+def test_reference_equals_dense(seed, prefix_caching):
+    run(seed, "reference", prefix_caching=prefix_caching)
 
 
 @pytest.mark.slow
@@ -104,16 +111,28 @@ def test_the_workloads_do_preempt():
     assert sum(Preempted in each for each in kinds) >= 8
 
 
-@pytest.mark.parametrize("seed", range(5000, 5030))
-def test_samples_equal_dense(seed):
+@CACHING
+@pytest.mark.parametrize("seed", some_slow(range(5000, 5330), range(5006, 5330)))
+def test_samples_equal_dense(seed, prefix_caching):
     """Requests with up to four samples of one prompt, some of them preempted by force between two steps."""
-    run(seed, "batched", most=4)
+    run(seed, "batched" if seed % 10 else "reference", most=4, prefix_caching=prefix_caching)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6000, 6300))
-def test_samples_of_many_more_workloads_equal_dense(seed):
-    run(seed, "batched" if seed % 10 else "reference", most=4)
+def test_the_workloads_do_hit_and_evict():
+    """A test of the tests: blocks are found that nobody owned, and by who had to yield, and some are lost."""
+    found = revived = back = lost = 0
+    for seed in range(5000, 5030):
+        yielded = set()
+        for event in run(seed, "batched", most=4, prefix_caching=True):
+            if isinstance(event, Preempted):
+                yielded.add(event.request)
+            if isinstance(event, PrefixHit):
+                found += 1
+                revived += event.num_free_before > 0
+                back += event.sequence.partition(".")[0] in yielded
+            lost += isinstance(event, Evicted)
+    assert min(found, revived, back, lost) >= 20
 
 
 def test_the_workloads_of_samples_do_fork_copy_and_preempt():
@@ -132,8 +151,9 @@ def test_the_workloads_of_samples_do_fork_copy_and_preempt():
     assert min(num_preempted, num_copied, num_back) >= 10
 
 
-@pytest.mark.parametrize("seed", some_slow(range(10), range(3, 10)))
-def test_shipped_weights_equal_dense(seed):
+@CACHING
+@pytest.mark.parametrize("seed", some_slow(range(10), range(2, 10)))
+def test_shipped_weights_equal_dense(seed, prefix_caching):
     """The same on the model that ships, with real text as prompts."""
     import torch
     from oracle import ATTENTION, CheckedEngine
@@ -143,8 +163,15 @@ def test_shipped_weights_equal_dense(seed):
 
     rng = random.Random(seed)
     model, tokenizer = load("tiny", torch.float64, ATTENTION["batched"]())
-    engine = CheckedEngine(model, 24, rng.choice([3, 4, 5]), 4, rng.choice([8, 30]), tokenizer)
-    prompts = ["HAMLET:\nTo be, or not to be", "KING", "[Enter two Gentlemen]\n\nFirst Gentleman:\n", "O", "é—☃"]
+    engine = CheckedEngine(model, 24, rng.choice([3, 4, 5]), 4, rng.choice([8, 30]), tokenizer, prefix_caching)
+    prompts = [
+        "HAMLET:\nTo be, or not to be",
+        "HAMLET:\nTo be, or not",
+        "KING",
+        "[Enter two Gentlemen]\n\nFirst Gentleman:\n",
+        "O",
+        "é—☃",
+    ]
     for prompt in rng.sample(prompts, 4):
         temperature = rng.choice([0.0, 1.0])
         engine.add(prompt, SamplingParams(temperature=temperature, seed=seed, max_tokens=rng.randint(8, 40)))

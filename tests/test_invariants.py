@@ -8,10 +8,11 @@ from harness import Drive, request, scheduler
 
 
 def random_drive(seed):
-    """Yields a scheduler after every step of a random workload under pressure."""
+    """Yields a scheduler after every step of a random workload under pressure; where seed is odd, with prefix caching:
+    of two prompts, here, the shorter is always the beginning of the longer."""
     rng = random.Random(seed)
-    block_size = rng.choice([1, 2, 3, 4, 16])
-    made = scheduler(-(-60 // block_size), block_size, max_num_seqs=5, max_num_batched_tokens=5 + rng.randint(0, 20))
+    block_size, budget = rng.choice([1, 2, 3, 4, 16]), 5 + rng.randint(0, 20)
+    made = scheduler(-(-60 // block_size), block_size, 5, budget, prefix_caching=seed % 2 == 1)
     for i in range(8):
         n = rng.randint(1, 3)
         made.add(request(f"R{i}", rng.randint(1, 30) // n + 1, rng.randint(1, 25) // n + 1, n))
@@ -57,7 +58,7 @@ def with_tables(made):
 def test_p2_a_block_with_several_owners_is_never_written(seed):
     """The slots of every row, when the plan is made, lie in blocks of one owner, and no two rows have one in common."""
     rng = random.Random(seed)
-    made = scheduler(rng.randint(14, 30), rng.choice([2, 3, 4]), max_num_seqs=6, max_num_batched_tokens=14)
+    made = scheduler(rng.randint(14, 30), rng.choice([2, 3, 4]), 6, 14, prefix_caching=seed % 2 == 1)
     for i in range(5):
         made.add(request(f"R{i}", rng.randint(1, 6), rng.randint(2, 6), rng.randint(1, 3)))
     schedule, num_written = made.schedule, 0
@@ -95,18 +96,19 @@ def keys_and_values(model, token_ids):
     return found
 
 
+@pytest.mark.parametrize("prefix_caching", [False, True], ids=["", "caching"])
 @pytest.mark.parametrize("block_size", [1, 3, 4])
-def test_p5_the_slots_of_a_table_hold_its_tokens(block_size):
+def test_p5_the_slots_of_a_table_hold_its_tokens(block_size, prefix_caching):
     """K and V found through a table are those of the sequence's tokens, at every layer, after every step."""
     import torch
     from oracle import CheckedEngine, random_model
 
     from minipaged.serving.sequence import SamplingParams
 
-    engine = CheckedEngine(random_model(), -(-44 // block_size), block_size, max_num_seqs=4, max_num_batched_tokens=9)
+    engine = CheckedEngine(random_model(), -(-44 // block_size), block_size, 4, 9, prefix_caching=prefix_caching)
     for i in range(5):
         n = 3 if i in (1, 3) else 1
-        engine.add([7 * i + j for j in range(3 + 4 * i)], SamplingParams(seed=i, max_tokens=12 // n, n=n))
+        engine.add([7 * (i % 2) + j for j in range(3 + 4 * i)], SamplingParams(seed=i, max_tokens=12 // n, n=n))
     with torch.inference_mode():
         while engine.has_unfinished():
             engine.step()
@@ -118,13 +120,13 @@ def test_p5_the_slots_of_a_table_hold_its_tokens(block_size):
                     assert (engine.cache.v[layer].flatten(0, 1)[slots] - v).abs().max() <= 1e-9
 
 
-def greedy_outputs(prompts, num_blocks, block_size, max_num_seqs=8, budget=64, preempt=0.0):
+def greedy_outputs(prompts, num_blocks, block_size, max_num_seqs=8, budget=64, preempt=0.0, prefix_caching=False):
     """Run prompts greedily, the newest running request being preempted at random steps. Returns their tokens."""
     from oracle import CheckedEngine, random_model
 
     from minipaged.serving.sequence import SamplingParams
 
-    engine = CheckedEngine(random_model(), num_blocks, block_size, max_num_seqs, budget)
+    engine = CheckedEngine(random_model(), num_blocks, block_size, max_num_seqs, budget, prefix_caching=prefix_caching)
     names = [engine.add(prompt, SamplingParams(temperature=0, max_tokens=14)) for prompt in prompts]
     outputs, rng = {}, random.Random(0)
     while engine.has_unfinished():
@@ -150,3 +152,6 @@ def test_p7_greedy_outputs_depend_on_nothing_but_the_prompt():
     assert greedy_outputs(prompts[::-1], 100, 4) == expected[::-1]
     for preempt in (0.1, 0.3):
         assert greedy_outputs(prompts, 100, 4, preempt=preempt) == expected
+    for num_blocks, block_size, preempt in ((100, 1, 0), (11, 4, 0.1), (13, 4, 0.3), (40, 3, 0.3)):
+        twice = greedy_outputs(prompts + prompts, num_blocks, block_size, 4, 8, preempt, prefix_caching=True)
+        assert twice == expected + expected

@@ -108,7 +108,8 @@ class ShadowSlots:
     def fork(self, parent, child):
         """Whatever the parent's slots hold of it is the child's as well."""
         for holds in self._holds.values():
-            holds.pop(child, None)  # of an earlier sequence with this name
+            if child in holds:  # an earlier sequence with this name: what it wrote may still be hit
+                holds["an earlier " + child] = holds.pop(child)
             if parent in holds:
                 holds[child] = holds[parent]
 
