@@ -194,14 +194,23 @@ def main(argv=None):
 def report(rows, admitted):
     """The rows as two tables: steps that decode, and steps that admit."""
 
-    def line(row, names, flags):
-        step_ms, units = Spread(**row["step_ms"]), Spread(**row["units"])
-        shown = [f"{row[name]:,}" for name in names] + ["on" if row[name] else "off" for name in flags]
-        part = f"{part_of(units.median)} ({part_of(units.most)}-{part_of(units.least)})"
-        return [*shown, step_ms.text(2), f"{1e3 * step_ms.median / row['num_seqs']:.1f}", part]
+    def counts(row, *names):
+        return [f"{row[name]:,}" for name in names]
 
+    def times(row):
+        step_ms = Spread(**row["step_ms"])
+        return [step_ms.text(2), f"{1e3 * step_ms.median / row['num_seqs']:.1f}"]
+
+    on = {True: "on", False: "off"}
     head = ["sequences", "context", "pool blocks", "events", "caching", "step, ms", "us a sequence", "part of the unit"]
-    steps = [line(row, ("num_seqs", "context", "num_blocks"), ("events", "caching")) for row in rows]
-    head_admitted = ["prompts", "tokens", "hit", "caching", *head[-3:-2], "us a prompt", "in units"]
-    entered = [line(row, ("num_seqs", "context", "num_hit"), ("caching",)) for row in admitted]
-    return f"{table(head, steps)}\n\nAdmitted in one step\n{table(head_admitted, entered)}"
+    lines = []
+    for row in rows:
+        units = Spread(**row["units"])
+        part = f"{part_of(units.median)} ({part_of(units.most)}-{part_of(units.least)})"
+        sizes = counts(row, "num_seqs", "context", "num_blocks")
+        lines.append([*sizes, on[row["events"]], on[row["caching"]], *times(row), part])
+    entering, entered = ["prompts", "tokens", "hit", "caching", "step, ms", "us a prompt", "units"], []
+    for row in admitted:
+        sizes, units = counts(row, "num_seqs", "context", "num_hit"), Spread(**row["units"])
+        entered.append([*sizes, on[row["caching"]], *times(row), units.text(1)])
+    return f"{table(head, lines)}\n\nAdmitted in one step\n{table(entering, entered)}"

@@ -172,8 +172,8 @@ def first_tokens(options):
         lines.append([f"{row['shared_percent']}%", *counts, *spreads, same])
     print(table(head, lines))
     print(
-        f"\nTokens of each request, in blocks of {BLOCK_SIZE}, float32. Of a run, the median of {num_requests} requests "
-        f"one at a time; over {runs} runs: median, least, most."
+        f"\nTokens of each request, in blocks of {BLOCK_SIZE}, float32. Of a run, the median of its {num_requests} "
+        f"requests, one at a time; over {runs} runs: median, least, most."
     )
 
 

@@ -49,7 +49,7 @@ def lines_of(path):
     """Pairs of a line's number, from 1, and its bytes."""
     try:
         with open(path, "rb") as file:
-            lines = gzip.open(file) if file.peek(2).startswith(GZIP) else file
+            lines = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
             yield from enumerate(iter(lambda: lines.readline(MAX_LINE), b""), 1)
     except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
