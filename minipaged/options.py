@@ -7,8 +7,11 @@ from minipaged.arguments import MAX_SLOTS, whole
 from minipaged.commandline import Parser, number
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 
-BENCHMARKS = ("decode", "bookkeeping")
-BENCHMARKS_TELL = "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds)"
+BENCHMARKS = ("decode", "bookkeeping", "prefix")
+BENCHMARKS_TELL = (
+    "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds); the time to the "
+    "first token with prefix caching and without, or the hits in a trace (a minute)"
+)
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
 PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
 
@@ -30,7 +33,7 @@ def parse_args(argv):
     about = "complete prompts"
     generate = commands.add_parser("generate", help=about, description=about.capitalize() + ".")
     add_generate(generate)
-    about = f"measure: {' or '.join(BENCHMARKS)}"
+    about = f"measure: {', '.join(BENCHMARKS[:-1])} or {BENCHMARKS[-1]}"
     bench = commands.add_parser("bench", help=about, description=about.capitalize() + ".")
     bench.add_argument("name", metavar="|".join(BENCHMARKS), choices=BENCHMARKS, help=BENCHMARKS_TELL)
     bench.add_argument("argv", nargs=argparse.REMAINDER, metavar="...", help="its own options; --help lists them")

@@ -21,18 +21,27 @@ def test_bookkeeping_prints_json(capsys):
     result = json.loads(capsys.readouterr().out)
     assert (result["unit"], result["runs"]) == ("sum(range(1_000_000))", 3)
     kinds = [(row["num_seqs"], row["context"], row["events"]) for row in result["rows"]]
-    assert kinds == [(2, 40, False), (5, 40, False), (2, 40, True), (5, 40, True), (5, 40, False), (5, 160, False)]
+    largest = [(5, 40, False), (5, 160, False), (5, 40, False)]  # a larger pool, a longer context, no prefix cache
+    assert kinds == [(2, 40, False), (5, 40, False), (2, 40, True), (5, 40, True), *largest]
     assert result["rows"][4]["num_blocks"] == 8 * result["rows"][1]["num_blocks"]
-    for row in result["rows"]:
+    assert [row["caching"] for row in result["rows"]] == [True] * 6 + [False]
+    entered = [[row[name] for name in ("num_seqs", "context", "caching", "num_hit")] for row in result["admissions"]]
+    assert entered == [[5, 40, False, 0], [5, 40, True, 0], [5, 40, True, 32]]
+    for row in result["rows"] + result["admissions"]:
         for name in ("step_ms", "unit_ms", "units"):
             assert 0 < row[name]["least"] <= row[name]["median"] <= row[name]["most"]
 
 
 def test_bookkeeping_prints_a_table(capsys):
     bookkeeping.main(["--sequences", "2", "--context", "20", "--runs", "2"])
-    head, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    steps, admitted, _ = capsys.readouterr().out.split("\n\n")
+    head, *rows = steps.splitlines()
     assert "part of the unit" in head
-    assert [row.split()[3] for row in rows] == ["off", "on", "off", "off"]
+    assert [row.split()[3] for row in rows] == ["off", "on", "off", "off", "off"]  # events
+    assert [row.split()[4] for row in rows] == ["on", "on", "on", "on", "off"]  # caching
+    _, head, *rows = admitted.splitlines()
+    assert head.split()[:4] == ["prompts", "tokens", "hit", "caching"]
+    assert [row.split()[2:4] for row in rows] == [["0", "off"], ["0", "on"], ["16", "on"]]
 
 
 def test_every_measured_step_decodes_every_sequence():
@@ -45,6 +54,16 @@ def test_every_measured_step_decodes_every_sequence():
         after = [request.sequences[0].num_computed_tokens for request in scheduler.running]
         assert len(before) == 20
         assert after == [n + 1 for n in before]
+
+
+@pytest.mark.parametrize("case", bookkeeping.admissions(20, context=40), ids=str)
+def test_every_prompt_of_an_admission_enters_and_computes_what_is_not_hit(case):
+    scheduler, said = bookkeeping.prepare_admission(case)
+    plan = scheduler.schedule()
+    assert [(row.start, row.num_tokens) for row in plan.rows] == [(case.num_hit, 40 - case.num_hit)] * 20
+    assert plan.due == list(said)
+    scheduler.commit(plan, list(said.values()), [(None, None)] * 20)
+    assert len(scheduler.running) == 20
 
 
 def test_bookkeeping_needs_no_torch():

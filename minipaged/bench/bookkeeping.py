@@ -1,4 +1,4 @@
-"""What one decode step costs the scheduler and the memory: no model, no tensor.
+"""What one step costs the scheduler and the memory, one that decodes and one that admits: no model, no tensor.
 
 A step of Python takes longer on a slower machine, so it is given as a part of a unit that slows down with it:
 sum(range(1_000_000)) in the same process, measured in turn with the steps.
@@ -18,6 +18,7 @@ from minipaged.serving.sequence import Request, SamplingParams
 
 BLOCK_SIZE = 16
 MAX_TOKENS = 50_000_000  # of all cases together, each a number in some list
+STEPS_PER_ADMISSION = 5  # measured: what admits takes so much longer that it has its turn less often
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,26 @@ class Case:
     context: int
     num_blocks: int
     events: bool
+    caching: bool = True  # whether the memory has a prefix cache
+
+
+@dataclass(frozen=True)
+class Admission:
+    """So many prompts of `context` tokens enter in one step. The first num_hit tokens, the same in all of them, are in
+    the prefix cache."""
+
+    num_seqs: int
+    context: int
+    caching: bool
+    num_hit: int
 
 
 def cases(sizes, context, runs):
-    """The sizes with events off and on; then the largest again, once in a larger pool and once in a longer context.
+    """The sizes with events off and on; then the largest again: in a larger pool, in a longer context, and without a
+    prefix cache.
 
-    Those two must cost what the largest costs: a step's work is for the sequences that it schedules, not for the pool
-    or for what is cached.
+    The first two of these must cost what the largest costs: a step's work is for the sequences that it schedules, not
+    for the pool or for what is cached.
     """
 
     def blocks(num_seqs, context):
@@ -44,32 +58,59 @@ def cases(sizes, context, runs):
     largest = max(sizes)
     larger_pool = Case(largest, context, 8 * blocks(largest, context), events=False)
     longer_context = Case(largest, 4 * context, blocks(largest, 4 * context), events=False)
-    return [*made, larger_pool, longer_context]
+    uncached = Case(largest, context, blocks(largest, context), events=False, caching=False)
+    return [*made, larger_pool, longer_context, uncached]
+
+
+def admissions(num_seqs, context):
+    """Without a prefix cache, with one that has nothing to hit, and with all hits that there can be."""
+    most = (context - 1) // BLOCK_SIZE * BLOCK_SIZE
+    return [Admission(num_seqs, context, *each) for each in ((False, 0), (True, 0), (True, most))]
 
 
 def prepare(case, runs):
     """A scheduler whose sequences have all done their prompts: from now on each computes one token a step. And for each
-    sequence what a model would say next, always the same: making that up is no part of what is measured.
+    sequence what a model would say next.
 
     Their lengths differ by up to a block, so that in every step the same share of them, one in BLOCK_SIZE, takes a
     block. Equal ones would all take theirs in the same step, and a median would not see it.
     """
-    memory = PagedMemory(case.num_blocks, BLOCK_SIZE)
+    memory = PagedMemory(case.num_blocks, BLOCK_SIZE, case.caching)
     scheduler = Scheduler(memory, case.num_seqs, case.num_seqs * case.context)
     if case.events:
         scheduler.log = memory.log = []
-    for i in range(case.num_seqs):
-        prompt = [0] * max(1, case.context - i % BLOCK_SIZE)
-        # One token more than there are steps, so that none is finished while it is measured.
-        params = SamplingParams(max_tokens=runs + 2)
-        scheduler.add(Request(str(i), None, prompt, params, params.max_tokens, seed=0))
-    said = {each: Continuation(each, 0, 0.0) for request in scheduler.waiting for each in request.sequences}
+    # One token more than there are steps, so that none is finished while it is measured.
+    prompts = ([i] * max(1, case.context - i % BLOCK_SIZE) for i in range(case.num_seqs))
+    said = add(scheduler, prompts, max_tokens=runs + 2)
     step(scheduler, said)
     return scheduler, said
 
 
+def prepare_admission(case):
+    """A scheduler in whose queue the prompts of an Admission wait. And for each what a model would say next."""
+    memory = PagedMemory(case.num_seqs * blocks_for(case.context + 1, BLOCK_SIZE), BLOCK_SIZE, case.caching)
+    scheduler = Scheduler(memory, case.num_seqs, case.num_seqs * case.context)
+
+    def prompt(number):
+        return [0] * case.num_hit + [number] * (case.context - case.num_hit)
+
+    if case.num_hit:  # another one has computed what they share, and is gone
+        step(scheduler, add(scheduler, [prompt(case.num_seqs + 1)], max_tokens=2))
+        scheduler.abort(scheduler.running[0])
+    return scheduler, add(scheduler, [prompt(i + 1) for i in range(case.num_seqs)], max_tokens=2)
+
+
+def add(scheduler, prompts, max_tokens):
+    """Queue requests. Returns the Continuation of each sequence, always the same token: making that up is no part of
+    what is measured."""
+    params = SamplingParams(max_tokens=max_tokens)
+    for i, prompt in enumerate(prompts):
+        scheduler.add(Request(str(i), None, prompt, params, params.max_tokens, seed=0))
+    return {each: Continuation(each, 0, 0.0) for request in scheduler.waiting for each in request.sequences}
+
+
 def step(scheduler, said):
-    """One step of what prepare has made. No sequence is finished."""
+    """One step of what prepare or prepare_admission has made. No sequence is finished."""
     plan = scheduler.schedule()
     continuations = [said[sequence] for sequence in plan.due]
     scheduler.commit(plan, continuations, [(None, None)] * len(continuations))
@@ -84,13 +125,27 @@ def seconds(function, *arguments):
 
 
 def measure(cases, runs):
-    """A dict for each case. The cases take turns, with a unit after each step, so that a busy moment hits them all."""
+    """A dict for each Case."""
     prepared = [prepare(case, runs) for case in cases]
+    return take_turns(cases, runs, lambda i: prepared[i], "run")
+
+
+def measure_admissions(cases, runs):
+    """A dict for each Admission. All of it is made anew for every step: a prompt enters once."""
+    return take_turns(cases, runs, lambda i: prepare_admission(cases[i]), "admission")
+
+
+def take_turns(cases, runs, prepared, what):
+    """A dict for each case. The cases take turns, with a unit after each step, so that a busy moment hits them all.
+
+    prepared: the number of a case -> the arguments of its step.
+    """
     steps, units = [[] for _ in cases], [[] for _ in cases]
     for run in range(runs):
-        progress(f"run {run + 1} of {runs}")
-        for i, case in enumerate(prepared):
-            steps[i].append(seconds(step, *case))
+        progress(f"{what} {run + 1} of {runs}")
+        for i in range(len(cases)):
+            arguments = prepared(i)
+            steps[i].append(seconds(step, *arguments))
             units[i].append(seconds(sum, range(1_000_000)))
     progress()
     return [
@@ -124,17 +179,38 @@ def main(argv=None):
             f"--sequences {max(sizes)} with --context {context}: at most {MAX_TOKENS // 10:,} tokens in all"
         )
     rows = measure(cases(sizes, context, runs), runs)
+    num_admissions = -(-runs // STEPS_PER_ADMISSION)
+    admitted = measure_admissions(admissions(max(sizes), context), num_admissions)
     if options.json:
-        print(json.dumps({"unit": "sum(range(1_000_000))", "block_size": BLOCK_SIZE, "runs": runs, "rows": rows}))
+        about = {"unit": "sum(range(1_000_000))", "block_size": BLOCK_SIZE, "runs": runs}
+        print(json.dumps({**about, "rows": rows, "admission_runs": num_admissions, "admissions": admitted}))
         return
-    head = ["sequences", "context", "pool blocks", "events", "step, ms", "us a sequence", "part of the unit"]
-    lines = []
-    for row in rows:
-        step_ms, units = Spread(**row["step_ms"]), Spread(**row["units"])
-        sizes = [f"{row[name]:,}" for name in ("num_seqs", "context", "num_blocks")]
-        per_sequence = f"{1e3 * step_ms.median / row['num_seqs']:.1f}"
-        part = f"{part_of(units.median)} ({part_of(units.most)}-{part_of(units.least)})"
-        lines.append([*sizes, "on" if row["events"] else "off", step_ms.text(2), per_sequence, part])
-    print(table(head, lines))
+    print(report(rows, admitted))
     unit_ms = Spread.of([row["unit_ms"]["median"] for row in rows]).median
     print(f"\nThe unit, sum(range(1_000_000)), took {unit_ms:.1f} ms. Over {runs} steps: median, least, most.")
+    print(f"Admissions: over {num_admissions}.")
+
+
+def report(rows, admitted):
+    """The rows as two tables: steps that decode, and steps that admit."""
+
+    def counts(row, *names):
+        return [f"{row[name]:,}" for name in names]
+
+    def times(row):
+        step_ms = Spread(**row["step_ms"])
+        return [step_ms.text(2), f"{1e3 * step_ms.median / row['num_seqs']:.1f}"]
+
+    on = {True: "on", False: "off"}
+    head = ["sequences", "context", "pool blocks", "events", "caching", "step, ms", "us a sequence", "part of the unit"]
+    lines = []
+    for row in rows:
+        units = Spread(**row["units"])
+        part = f"{part_of(units.median)} ({part_of(units.most)}-{part_of(units.least)})"
+        sizes = counts(row, "num_seqs", "context", "num_blocks")
+        lines.append([*sizes, on[row["events"]], on[row["caching"]], *times(row), part])
+    entering, entered = ["prompts", "tokens", "hit", "caching", "step, ms", "us a prompt", "units"], []
+    for row in admitted:
+        sizes, units = counts(row, "num_seqs", "context", "num_hit"), Spread(**row["units"])
+        entered.append([*sizes, on[row["caching"]], *times(row), units.text(1)])
+    return f"{table(head, lines)}\n\nAdmitted in one step\n{table(entering, entered)}"

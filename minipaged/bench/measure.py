@@ -1,5 +1,6 @@
 """What the benchmarks share: a median with its spread, a table, whole numbers from the command line, progress."""
 
+import math
 import statistics
 import sys
 from typing import NamedTuple
@@ -29,14 +30,14 @@ def table(head, rows):
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in [head, *rows])
 
 
-def whole_option(option, text):
-    """ "8" -> 8. Raises ValueError unless it is a whole number of at least 1."""
-    return whole(option, int(text) if text.strip().isdecimal() and len(text) < 30 else text, least=1)
+def whole_option(option, text, least=1, most=math.inf):
+    """ "8" -> 8. Raises ValueError unless it is a whole number from `least` to `most`."""
+    return whole(option, int(text) if text.strip().isdecimal() and len(text) < 30 else text, least, most)
 
 
-def whole_list(option, text):
-    """ "1,16" -> [1, 16]. Raises ValueError unless all are whole numbers of at least 1."""
-    return [whole_option(option, part) for part in text.split(",")]
+def whole_list(option, text, least=1, most=math.inf):
+    """ "1,16" -> [1, 16]. Raises ValueError unless all are whole numbers from `least` to `most`."""
+    return [whole_option(option, part, least, most) for part in text.split(",")]
 
 
 def progress(text=""):
