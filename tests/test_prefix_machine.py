@@ -219,7 +219,7 @@ def test_walks_of_20_000_operations():
     """And they do what they are for: nothing is left out."""
     total = Counter()
     for num_blocks, block_size in ((7, 2), (11, 1), (5, 3), (9, 2)):
-        total += walk(num_blocks, block_size, max_examples=120)
+        total += walk(num_blocks, block_size, max_examples=150)
     print(total)
     assert total["operation"] >= 20_000
     kinds = ("fork", "reset", "refused", PrefixHit, BlockCopied, Evicted)
