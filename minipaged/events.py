@@ -46,7 +46,7 @@ class KeptWaiting:
 
     request: str
     # "blocks", "max_num_seqs", "budget", "preemption" (someone had to yield in this very step), or "catching up" (the
-    # last to enter is a group that had to yield, and its sequences are forked before anybody else is let in)
+    # last to enter is a group that had to yield: its sequences are yet to be forked, or its beams wait for each other)
     reason: str
     needed: int  # blocks for "blocks"; otherwise 0
     num_free: int
@@ -130,7 +130,8 @@ class Preempted:
 
     request: str
     needed_by: str | None  # who needed blocks (itself, if it was the newest); None: the step broke off
-    num_computed_tokens: int  # how many tokens' K and V were dropped, a prompt that sequences share counted once
+    # To be computed again: the prompt once, then each sequence's own, though beams may share some of theirs.
+    num_computed_tokens: int
     num_free: int  # blocks, before the request gave up its own
 
 

@@ -102,12 +102,14 @@ def compared(theirs):
 
 
 def watched(theirs):
-    """A learner's make_writable: whoever writes next must own the block alone, and know which block it came from.
-    Raises WrongAnswer.
+    """A learner's make_writable: afterwards the block has one owner, and the pair returned is the entry replaced.
+
+    Raises WrongAnswer: otherwise another sequence's K and V would be overwritten, and nobody would know why.
     """
 
     def make_writable(table, position, allocator):
-        before, pair = list(table.blocks), theirs(table, position, allocator)
+        before = list(table.blocks)
+        pair = theirs(table, position, allocator)
         logical = position // table.block_size
         for block in table.blocks[logical : logical + 1]:
             if (owners := allocator.ref_count(block)) != 1:

@@ -258,7 +258,8 @@ def test_hugging_face_finds_the_same(seed):
             if width > 1:  # of one beam, it keeps no score
                 assert theirs.sequences_scores[i].item() == pytest.approx(score, rel=1e-4)
             num_early += len(tokens) < max_tokens
-    assert num_early or seed
+    if seed == 0:
+        assert num_early  # the seed that always runs has an answer that ends early
 
 
 # What happens to the blocks

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from minipaged import cli
 
 GREEDY = ["generate", "--temperature", "0"]
 PROMPT = ["--prompt", "HAMLET:\n"]
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
 def start(*args, **how):
@@ -73,7 +75,7 @@ def test_help_tells_the_defaults_of_the_engine():
         (["generate", *PROMPT, "--seed", "-1"], "seed=-1"),
         (["generate", *PROMPT, "--attention", "fast"], "reference"),
         (["generate", *PROMPT, "--num-blocks", "9999999999"], "at most 1,048,576"),
-        (["generate", *PROMPT, "--num-blocks", "-2000000", "--block-size", "-1"], "num_blocks=-2000000"),
+        SLOW(["generate", *PROMPT, "--num-blocks", "-2000000", "--block-size", "-1"], "num_blocks=-2000000"),
         (["generate", *PROMPT, "--dense", "--attention", "batched"], "--dense with --attention batched"),
         (["generate", *PROMPT, "--dense", "--num-blocks", "9"], "--dense with --num-blocks 9"),
         (["generate", *PROMPT, "--max-toke", "1"], "--max-toke"),
@@ -153,6 +155,7 @@ def test_the_settled_part_of_a_text():
     assert settled("To be", ["xe", "b"]) == "To be"
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_same_text_as_a_pipe(capsys):
     pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
     args = [*GREEDY, *PROMPT, "--max-tokens", "20"]
@@ -171,7 +174,7 @@ def test_a_terminal_gets_the_same_text_as_a_pipe(capsys):
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize(
-    "name, status, is_loading", [("SIGINT", 130, True), ("SIGTERM", 143, True), ("SIGINT", 130, False)]
+    "name, status, is_loading", [("SIGINT", 130, True), ("SIGTERM", 143, True), SLOW("SIGINT", 130, False)]
 )
 def test_signals_end_it_quietly(name, status, is_loading):
     many = [part for i in range(2000) for part in ("--prompt", f"ROMEO {i}:\n")]
@@ -185,6 +188,7 @@ def test_signals_end_it_quietly(name, status, is_loading):
     assert (process.returncode, err) == (status, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
 def test_a_broken_pipe_is_a_reader_who_has_seen_enough():
     process = start(*GREEDY, *PROMPT, "--max-tokens", "3")

@@ -200,6 +200,7 @@ def test_without_a_focus_or_with_a_name_that_nobody_has(pools):
     assert "the lens is empty: [b]nobody↵ holds no blocks" in first.plain
 
 
+@pytest.mark.slow
 def test_it_fits_exactly_and_does_not_jump(pool, ink):
     before, now = pool
     scene, first = Scene(now, before, ink), Scene(before, None, ink)

@@ -14,6 +14,7 @@ from visualize.app import frames
 from visualize.ink import UNICODE
 from visualize.recording import Recorded, Replay, record
 from visualize.scenarios import Run
+from visualize.snapshot import SCHEMA
 
 pytestmark = pytest.mark.slow  # `make check` and CI run them
 
@@ -187,7 +188,7 @@ def test_what_is_no_recording_is_one_line_and_status_2(file, capsys, damage, sai
         lambda line: "null",
         lambda line: line.replace('"kind": "', '"kind": "No'),
         lambda line: line.replace('"num_free": ', '"freedom": '),
-        lambda line: line.replace('"schema": 2', '"schema": 1'),
+        lambda line: line.replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA - 1}'),
         lambda line: line.replace('"blocks": [', '"blocks": [7, '),
     ],
 )

@@ -259,7 +259,7 @@ POOLS = {
 SIZES = [(140, 40), (120, 36), (120, 30), (119, 50), (100, 30), (80, 24), (60, 15), (250, 15), (60, 80)]
 
 
-@pytest.mark.parametrize("name", some_slow(POOLS, ["hostile", "block_size 1", "4,000 blocks"]))
+@pytest.mark.parametrize("name", some_slow(POOLS, ["hostile", "block_size 1", "block_size 16", "4,000 blocks"]))
 def test_frames_fit_exactly(name):
     scenario, settings = POOLS[name]
     snapshots = [snapshot for snapshot, _ in story(scenario, text=HOSTILE, **settings)]

@@ -20,6 +20,7 @@ from harness import some_slow
 
 from visualize.__main__ import main
 from visualize.keys import Keys
+from visualize.snapshot import SCHEMA
 
 fcntl = pytest.importorskip("fcntl", reason="Windows has no pseudo-terminals")
 termios = pytest.importorskip("termios")
@@ -294,7 +295,7 @@ def test_a_pipe_that_carries_only_ascii():
 def test_a_pipe_closed_early_is_no_error():
     command = ["bash", "-c", f"set -o pipefail; {sys.executable} -m visualize --json | head -c 100"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS.parent)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith('{"schema": 1, "step": 0')
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(f'{{"schema": {SCHEMA}, "step": 0')
 
 
 def test_json_is_one_snapshot_a_line_and_repeatable(capsys):

@@ -24,7 +24,7 @@ def together(sequences, ink):
 
 
 def ranges(numbers):
-    """1-3,5"""
+    """[5, 1, 2, 3] -> "1-3,5"."""
     runs = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -67,15 +67,14 @@ def draw_owners(scene, block_id, room, head=" "):
 
 
 def draw_copies(scene, room):
-    """The copies of this step, source and destination, in at most `room` cells; as many as fit."""
+    """The copies of this step, source and destination, in at most `room` cells: as many as fit, or an empty line."""
     pairs = [f"{fact.source}{scene.ink.arrow}{fact.destination}" for fact in scene.copies]
-    text = ""
     for shown in range(len(pairs), 0, -1):
         hidden = len(pairs) - shown
         text = f"copied {' '.join(pairs[:shown])}{f' +{hidden} more' if hidden else ''}"
         if cell_len(text) <= room:
-            break
-    return line((text, "bold reverse") if text else "")
+            return line((text, "bold reverse"))
+    return line()
 
 
 def saved(usage):

@@ -117,7 +117,7 @@ def legend(scene, room):
         return marks
     copies = draw_copies(scene, room)
     both = line(copies, "  ", marks)
-    return both if both.cell_len <= room else copies
+    return both if both.cell_len <= room else copies if copies.cell_len else marks
 
 
 def requests_panel(scene, width, height, fill=True):

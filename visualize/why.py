@@ -85,7 +85,7 @@ def kept_waiting(e):
         "blocks": f"it needs {count(e.needed, 'block')}, {free(e.num_free, 'was were')} then",
         "max_num_seqs": "no more sequences may run at once",
         "budget": "this step's budget of tokens is spent",
-        "catching up": "the last to enter comes back as a group, which is forked first",
+        "catching up": "the last to enter had to yield, and its sequences have yet to catch up",
         "preemption": "someone had to yield in this step, so nobody may enter",
     }[e.reason]
     return f"{e.request} keeps waiting: {reason}"

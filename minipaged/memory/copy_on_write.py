@@ -2,7 +2,8 @@
 
 A block may only be written by its single owner. So whoever is to write into one that others share takes a block of its
 own first, and the content is copied into it. Nothing here copies the content: that is told, and the cache does it.
-Lesson 07 builds it. (Paper: section 4.4, Figure 8.)
+Lesson 07 builds it. (Paper: section 4.4, Figure 8. vLLM's v1 has none: each sample is a request that hits the prompt's
+full blocks.)
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ def fork(table, allocator):
     Raises what the allocator raises, with nothing changed.
     """
     child = type(table)(table.block_size)
-    child.append_blocks(list(table.blocks))  # a list of its own: from here on the two go different ways
+    child.append_blocks(list(table.blocks))  # copied, whatever append_blocks does: from here on the two go apart
     child.num_tokens = table.num_tokens
     allocator.share(child.blocks)
     return child

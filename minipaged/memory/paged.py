@@ -142,12 +142,13 @@ class PagedMemory:
             table = self.table(seq_id)
             num_new_tokens = whole("num_new_tokens", num_new_tokens, least=1)
             needed.append((seq_id, table, num_new_tokens, table.blocks_needed(table.num_tokens + num_new_tokens)))
-            to_write += table.blocks[table.num_tokens // self.block_size :]
+            to_write += table.blocks[table.num_tokens // self.block_size :]  # its last block, if that has room
         num_copies = num_copies_for(to_write, self.allocator) if to_write else 0
         if num_copies + sum(num_blocks for *_, num_blocks in needed) > self.allocator.num_free:
             return None
         copies = []
         for seq_id, table, num_new_tokens, num_blocks in needed:
+            # Asked only where a copy is due: nearly every grow has none.
             if num_copies and (pair := self._make_writable(table, table.num_tokens, self.allocator)):
                 copies.append(pair)
                 self._copied(seq_id, table, *pair)

@@ -14,8 +14,8 @@ class Usage:
     allocated_slots: int  # belong to some block table
     cached_slots: int  # belong to none, but their content can still be hit
     total_slots: int
-    saved_slots: int = field(default=0, kw_only=True)  # the sum over all sequences is used_slots and so many more
-    saved_blocks: int = field(default=0, kw_only=True)  # blocks of all tables, less the distinct ones
+    saved_slots: int = field(default=0, kw_only=True)  # tokens of all sequences, less used_slots
+    saved_blocks: int = field(default=0, kw_only=True)  # entries of all tables, less the distinct blocks
 
 
 def filled_of(tables, block_size):

@@ -75,7 +75,7 @@ def num_known(request):
 
 
 def num_computed(request):
-    """How many different tokens have K and V in the cache, counted in the same way."""
+    """How many tokens a preemption makes it compute again, counted in the same way, also those that beams share."""
     first, *others = [each.num_computed_tokens for each in unfinished(request) if each.num_computed_tokens] or [0]
     return first + sum(computed - request.num_prompt_tokens for computed in others)
 
