@@ -10,7 +10,9 @@ from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 BENCHMARKS = ("decode", "bookkeeping")
 BENCHMARKS_TELL = "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds)"
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
-PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
+PAGED_ONLY = (
+    "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching",
+)  # fmt: skip
 
 
 def some_text(text):
@@ -84,6 +86,8 @@ def add_generate(parser):
     engine.add_argument("--max-num-seqs", type=an_int, metavar="N", **unset, help="sequences in a step (default 64)")
     engine.add_argument("--max-num-batched-tokens", type=an_int, metavar="N", **unset,
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
+    engine.add_argument("--no-prefix-caching", action="store_const", const=False, dest="enable_prefix_caching",
+                        help="compute every prompt from its start, however an earlier one began", **unset)  # fmt: skip
     engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
     engine.add_argument("--mine", action="store_true", help="with your own parts, from the exercises you have solved")
     engine.add_argument("--dense", action="store_true",
@@ -111,7 +115,8 @@ def check_together(parser, args):
     if args.dense:
         for name in PAGED_ONLY:
             if hasattr(args, name):
-                parser.error(f"--dense with {option(name)} {getattr(args, name)}: it has no cache, leave one out")
+                value = f" {getattr(args, name)}" * (name != "enable_prefix_caching")
+                parser.error(f"--dense with {option(name)}{value}: it has no cache, leave one out")
         for name in ("n", "beam_width"):
             if getattr(args, name, 1) > 1:
                 parser.error(f"--dense with {option(name)} {getattr(args, name)}: it computes one answer to a prompt")
@@ -123,6 +128,7 @@ def check_together(parser, args):
 
 
 def option(name):
+    name = {"enable_prefix_caching": "no_prefix_caching"}.get(name, name)
     return "--" + name.replace("_", "-")
 
 
