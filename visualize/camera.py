@@ -128,10 +128,10 @@ class Camera:
         """Note what the full blocks of a sequence say, by their hashes: so they can be read when it is gone."""
         size, (start, parent) = self.engine.memory.block_size, self._chains[seq.name]
         if self.engine.memory.prefix_cache is not None and len(texts) - start >= size:
-            for parent in block_hashes(seq.token_ids[start:], size, parent):
-                self._contents[parent] = tuple(texts[start : start + size])
+            for block_hash in block_hashes(seq.token_ids[start:], size, parent):
+                self._contents[block_hash] = tuple(texts[start : start + size])
                 start += size
-            self._chains[seq.name] = start, parent
+            self._chains[seq.name] = start, block_hash
 
     def _events(self, facts):
         """The facts, each ready to be told."""

@@ -92,7 +92,7 @@ class Scene:
             if not any(self._line(owner) & set(before.owners) for owner in now.owners):
                 return TAKEN
         if (now.filled, now.hash) != (before.filled, before.hash):
-            return WRITTEN
+            return WRITTEN if now.filled else FREED  # freed: nobody owned it, and now it can't be hit any more
         return SHARED if now.owners != before.owners else " "
 
     def _line(self, name):

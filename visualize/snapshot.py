@@ -49,8 +49,8 @@ class FirstOf(abc.Sequence):
 class Block:
     """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it.
 
-    hash: the first 8 hexadecimal digits of what its content is found by, if it can be hit. texts: of a cached block, the
-    text of each token in it, since no sequence names it; empty if the camera has not seen them.
+    hash: the first 8 hexadecimal digits of what its content is found by, if it can be hit. texts: of a cached block,
+    which no sequence names, the text of each token in it; empty if the camera has not seen them.
     """
 
     id: int

@@ -125,9 +125,10 @@ def prefix_hit(e):
 
 
 def evicted(e):
-    cached = f"{e.sequence} must use {these(e.blocks, 'physical block')}, {'was' if len(e.blocks) == 1 else 'were'} cached"
-    it = "it" if len(e.blocks) == 1 else "they"
-    return f"{cached}: {it} had waited longest of all cached ones (LRU), and what {it} held can't be hit any more"
+    was, it = ("was", "it") if len(e.blocks) == 1 else ("were", "they")
+    waited = f"{it} had waited longest of all cached ones (LRU)"
+    blocks = these(e.blocks, "physical block")
+    return f"{e.sequence} must use {blocks}, which {was} cached: {waited}, and what {it} held can't be hit any more"
 
 
 def blocks_taken(e):
