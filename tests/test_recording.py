@@ -167,7 +167,7 @@ def edit_header(**changes):
         (edit_header(recording="music"), "must be a recording"),
         (edit_header(title=5), "must be a recording"),
         (lambda text: "[" * 100_000, "must be a recording"),
-        (edit_header(schema=99), "recorded with version 99: this program reads version 2"),
+        (edit_header(schema=99), "recorded with version 99: this program reads version 3"),
         (lambda text: text.split("\n")[0] + "\n", "holds no complete snapshot"),
         (lambda text: "".join(text.splitlines(True)[:2])[:-30], "holds no complete snapshot"),
     ],
@@ -187,7 +187,7 @@ def test_what_is_no_recording_is_one_line_and_status_2(file, capsys, damage, sai
         lambda line: "null",
         lambda line: line.replace('"kind": "', '"kind": "No'),
         lambda line: line.replace('"num_free": ', '"freedom": '),
-        lambda line: line.replace('"schema": 2', '"schema": 1'),
+        lambda line: line.replace('"schema": 3', '"schema": 2'),
         lambda line: line.replace('"blocks": [', '"blocks": [7, '),
     ],
 )

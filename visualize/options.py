@@ -55,11 +55,7 @@ def parse_args(argv):
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
     what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
-    what.add_argument(
-        "--no-prefix-caching",
-        action="store_true",
-        help="compute every prompt from its start; for a story about caching",
-    )
+    what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
     how = parser.add_argument_group("how to watch it")
     how.add_argument("--auto", action="store_true", help="play to the end and leave; no key is needed")
     how.add_argument("--fps", type=fps, metavar="N", help="play so many steps a second")

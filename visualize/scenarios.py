@@ -170,4 +170,4 @@ class Run:
                 self._engine.add(prompt, each.params(1000 * self._seed + number), request_id=each.name)
             except ValueError:  # it can never run: the engine has noted why, and the others go on
                 self._refused = True
-                self._said[each.name] = ()
+                self._said[each.name] = ()  # who would have gone on from there begins anew
