@@ -39,7 +39,8 @@ class DenseModel:
     """A GPT's dense oracle in the place of its paged forward pass: the cache is neither written nor read.
 
     Everything else is the engine's own: sampling, stopping, streaming. The engine must run one sequence at a time, so
-    that the tokens it hands over are those of one text, in order.
+    that the tokens it hands over are those of one text, in order, and without prefix caching, so that it hands over all
+    of them.
     """
 
     def __init__(self, model):
@@ -65,7 +66,7 @@ def load(settings, dense=False, mine=False):
         return LLM(**settings, events=False, parts=parts)
     if not dense:
         return LLM(**settings, events=False)
-    llm = LLM(**settings, events=False, max_num_seqs=1)
+    llm = LLM(**settings, events=False, max_num_seqs=1, enable_prefix_caching=False)
     llm.engine.model = DenseModel(llm.engine.model)
     return llm
 
@@ -101,7 +102,8 @@ def show(index, output, num_prompts, as_json):
         has_score = hasattr(answer, "score")
         if as_json:
             record = {"index": index, "answer": number}
-            record |= {"prompt": output.prompt, "prompt_token_ids": output.prompt_token_ids}
+            for name in ("prompt", "prompt_token_ids", "num_cached_tokens"):
+                record[name] = getattr(output, name)
             for name in ("text", "token_ids", "finish_reason", "stop_reason", "cumulative_logprob"):
                 record[name] = getattr(answer, name)
             record |= {"score": answer.score} if has_score else {}

@@ -117,11 +117,14 @@ class BlockCopied:
 
 @dataclass(frozen=True, slots=True)
 class BlocksReleased:
-    """A sequence gave up its table. `freed` are the blocks that nobody owns now, in the order they were freed."""
+    """A sequence gave up its table. `freed` are the blocks that nobody owns now, in the order they were freed; `kept`
+    are those of them whose content can still be hit: they went to the back of the free queue, the others to its front.
+    """
 
     sequence: str
     freed: tuple
     num_free: int  # afterwards
+    kept: tuple = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ BENCHMARKS_TELL = (
     "first token with prefix caching and without, or the hits in a trace (a minute)"
 )
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
-PAGED_ONLY = ("attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens")
+PAGED_ONLY = (
+    "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching",
+)  # fmt: skip
 
 
 def some_text(text):
@@ -87,6 +89,8 @@ def add_generate(parser):
     engine.add_argument("--max-num-seqs", type=an_int, metavar="N", **unset, help="sequences in a step (default 64)")
     engine.add_argument("--max-num-batched-tokens", type=an_int, metavar="N", **unset,
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
+    engine.add_argument("--no-prefix-caching", action="store_const", const=False, dest="enable_prefix_caching",
+                        help="compute every prompt from its start, however an earlier one began", **unset)  # fmt: skip
     engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
     engine.add_argument("--mine", action="store_true", help="with your own parts, from the exercises you have solved")
     engine.add_argument("--dense", action="store_true",
@@ -114,7 +118,8 @@ def check_together(parser, args):
     if args.dense:
         for name in PAGED_ONLY:
             if hasattr(args, name):
-                parser.error(f"--dense with {option(name)} {getattr(args, name)}: it has no cache, leave one out")
+                value = f" {getattr(args, name)}" * (name != "enable_prefix_caching")
+                parser.error(f"--dense with {option(name)}{value}: it has no cache, leave one out")
         for name in ("n", "beam_width"):
             if getattr(args, name, 1) > 1:
                 parser.error(f"--dense with {option(name)} {getattr(args, name)}: it computes one answer to a prompt")
@@ -126,6 +131,7 @@ def check_together(parser, args):
 
 
 def option(name):
+    name = {"enable_prefix_caching": "no_prefix_caching"}.get(name, name)
     return "--" + name.replace("_", "-")
 
 

@@ -47,12 +47,21 @@ class ModelFreeEngine:
 
     max_model_len = 1024
 
-    def __init__(self, num_blocks, block_size, max_num_seqs, max_num_batched_tokens, text="ab\n"):
-        self.scheduler = harness.scheduler(num_blocks, block_size, max_num_seqs, max_num_batched_tokens)
+    def __init__(
+        self,
+        num_blocks,
+        block_size,
+        max_num_seqs,
+        max_num_batched_tokens,
+        enable_prefix_caching=False,
+        text="ab\n",
+    ):
+        sizes = num_blocks, block_size, max_num_seqs, max_num_batched_tokens
+        self.scheduler = harness.scheduler(*sizes, enable_prefix_caching)
         self.memory, self.tokenizer, self.text = self.scheduler.memory, Bytes(), text.encode()
 
     def add(self, prompt, params, request_id):
-        ids = self.tokenizer.encode(prompt)
+        ids = prompt["prompt_token_ids"] if isinstance(prompt, dict) else self.tokenizer.encode(prompt)
         request = harness.request(request_id, 1, params.max_tokens, params.n)
         request.prompt_token_ids, request.sequences[0].token_ids, request.params = ids, list(ids), params
         self.scheduler.add(request)
@@ -89,7 +98,11 @@ def story(scenario=MIXED, text="ab\n", **settings):
 def state_of(engine):
     """The engine's own numbers, asked for by its public methods, after arrivals that the snapshot doesn't show yet."""
     memory = engine.memory
+    cache = memory.prefix_cache
+    hashes = [cache.hash_of(i) if cache else None for i in range(memory.num_blocks)]
     return {
+        "cached": memory.cached(),
+        "hashes": [each and each.hex()[:8] for each in hashes],
         "tables": {name: list(memory.table(name).blocks) for name in memory.sequences()},
         "computed": {name: memory.table(name).num_tokens for name in memory.sequences()},
         "tokens": {seq.name: seq.num_tokens for request in engine.scheduler.running for seq in unfinished(request)},
@@ -130,12 +143,15 @@ def check_snapshot(snapshot, state):
     assert {seq.name: seq.num_computed_tokens for seq in snapshot.sequences if seq.block_table} == state["computed"]
     assert {seq.name: seq.num_tokens for seq in snapshot.sequences if seq.status == "running"} == state["tokens"]
     assert [block.ref_count for block in snapshot.blocks] == state["ref_counts"]
-    assert {block.id: block.filled for block in snapshot.blocks if block.filled} == state["filled"]
+    assert {block.id: block.filled for block in snapshot.blocks if block.state == "used"} == state["filled"]
+    assert [block.hash for block in snapshot.blocks] == state["hashes"]
     assert list(snapshot.free_order) == state["free_order"]
     assert list(snapshot.queue) == [name for name in state["waiting"] if name in {s.name for s in snapshot.sequences}]
     for block in snapshot.blocks:
         assert list(block.owners) == [name for name, blocks in tables.items() if block.id in blocks]
-        assert block.state == ("used" if block.owners else "free")
+        assert block.state == ("used" if block.owners else "cached" if block.id in state["cached"] else "free")
+        if block.state != "used":
+            assert block.filled == len(block.texts) == snapshot.block_size * (block.state == "cached")
     for name in ("used_slots", "allocated_slots", "cached_slots", "total_slots", "saved_slots", "saved_blocks"):
         assert getattr(snapshot.usage, name) == getattr(state["usage"], name)
     assert snapshot.usage.max_would_reserve == state["reserved"]
@@ -185,15 +201,22 @@ def check_frame(snapshot, before, state, width, height):
         assert not logical or set(places) == {int(logical)}
     assert not homes
     free = re.findall(r"[ -](\d+) free(?:, was \S+)?(?: |$)(?! of|block)", text, flags=re.MULTILINE)
-    assert sorted(map(int, free)) == sorted(state["free_order"])
+    assert sorted(map(int, free)) == sorted(set(state["free_order"]).difference(state["cached"]))
+    cached = re.findall(r"(?<!≡)[ +*-](\d+) cached (?: *was \S+)?(?: +([\da-f]{8})\b)?(?: +(\d+/\d+))?", text)
+    assert sorted(int(block) for block, *_ in cached) == sorted(state["cached"])
+    for block, digits, fill in cached:
+        assert not digits or digits == state["hashes"][int(block)]
+        assert not fill or fill == f"{snapshot.block_size}/{snapshot.block_size}"
 
-    queue = re.search(r"front → ([ \d]*)", text).group(1).split()
-    assert list(map(int, queue)) == state["free_order"][: len(queue)]
-    used, waste, left, total = re.search(r"(\d+) used +. (\d+) (?:tail )?waste +. (\d+) free  of (\d+)", text).groups()
+    queue = re.search(r"front → ([ ≡\d]*)", text).group(1).split()
+    signs = {block: "≡" * (block in state["cached"]) for block in state["free_order"]}
+    assert queue == [f"{signs[block]}{block}" for block in state["free_order"]][: len(queue)]
+    numbers = r"█ (\d+) used +▒ (\d+) (?:tail )?waste +(?:≡ (\d+) cached +)?░ (\d+) free  of (\d+)"
+    used, waste, kept, left, total = (int(each or 0) for each in re.search(numbers, text).groups())
     usage = state["usage"]
-    assert int(used) == usage.used_slots and int(waste) == usage.allocated_slots - usage.used_slots
-    assert int(left) == usage.total_slots - usage.allocated_slots and int(total) == usage.total_slots
-    saved = re.search(r"sharing saves (\d+) blocks?(?: \((\d+) slots?\))?", text)
+    assert used == usage.used_slots and waste == usage.allocated_slots - usage.used_slots
+    assert kept == usage.cached_slots and used + waste + kept + left == total == usage.total_slots
+    saved = re.search(r"(?:sharing saves )?(\d+) blocks?(?: \((\d+) slots?\)| saved)?", text.split("\n── ")[0])
     assert int(saved[1] if saved else 0) == usage.saved_blocks
     assert not saved or saved[2] is None or int(saved[2]) == usage.saved_slots
     if state["reserved"]:
@@ -215,7 +238,7 @@ def check_frame(snapshot, before, state, width, height):
                 assert re.sub(r"\s", "", safe(seq.text, UNICODE)[-20:]) in drawn
     queue = re.search(r"── [^\n]*logical→physical[^\n]*", text)[0]
     queue = queue.split("── Physical")[0]
-    shown, hidden = re.findall(r" ([A-F](?:\.\d)?)[●▲■◆★▼♣♥]", queue), re.search(r" \+(\d+) ", queue)
+    shown, hidden = re.findall(r" ([A-F]\d?(?:\.\d)?)[●▲■◆★▼♣♥]", queue), re.search(r" \+(\d+) ", queue)
     assert shown == list(snapshot.queue)[: len(shown)] and len(shown) >= min(2, len(snapshot.queue))
     assert len(shown) + int(hidden[1] if hidden else 0) == len(snapshot.queue)
 
@@ -326,7 +349,7 @@ def test_snapshots_never_change_and_share_what_did_not():
 
 def test_json_has_every_field_on_one_line(mixed):
     fields = "schema step block_size num_blocks budget blocks sequences queue free_order host events usage"
-    block = "id state ref_count filled owners hash"
+    block = "id state ref_count filled owners hash texts"
     sequence = "name request index status device block_table num_tokens num_computed_tokens tokens token_texts text"
     usage = "used_slots allocated_slots cached_slots total_slots max_would_reserve saved_slots saved_blocks"
     for step, (snapshot, _) in enumerate(mixed):
@@ -349,7 +372,7 @@ def kinds():
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_event_has_a_sentence(kind):
-    values = {"request": "B", "sequence": "B", "needed_by": "A", "blocks": (11,), "freed": (11, 4)}
+    values = {"request": "B", "sequence": "B", "needed_by": "A", "blocks": (11,), "freed": (11, 4), "kept": (4,)}
     values |= {"child": "B", "parent": "A"}
     reasons = {events.Refused: ("pool", "context", "max_num_seqs"), events.Finished: ("stop", "length")}
     reasons[events.KeptWaiting] = ("blocks", "max_num_seqs", "budget", "catching up", "preemption")

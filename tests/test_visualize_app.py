@@ -336,6 +336,7 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
         ("--max-tokens 5 --replay x", "--replay with --max-tokens"),
         ("--once 1 --plain", "--once prints one frame: leave out"),
         ("--scenario mixed hello", "--scenario and prompts: only one of them"),
+        ("--replay x --no-prefix-caching", "--replay with --no-prefix-caching"),
         ("--replay x --seed 3", "--replay with --seed: "),
         ("--max-tokens 3", "--max-tokens is for your own prompts"),
         ("--n 0 hello", "--n: '0' must be a whole number from 1 to 8"),
@@ -361,7 +362,8 @@ def test_a_bad_value_is_one_clear_line(args, said, capsys):
         ("--num-blocks 4000 --block-size 200", "makes 800,000 slots: at most 65,536 are allowed"),
         (
             "--scenario presure",
-            "--scenario 'presure': must be one of growth, mixed, pressure, parallel-sampling, beam-search. "
+            "--scenario 'presure': must be one of growth, mixed, pressure, parallel-sampling, beam-search, "
+            "shared-prefix, chat. "
             "Did you mean 'pressure'?",
         ),
         ("--once 999", "--once 999: must be a step of this run, which has steps 0 to "),
@@ -378,7 +380,7 @@ def test_what_cannot_be_had_is_one_clear_line(args, said, capsys):
 def test_scenarios_are_listed_and_can_be_watched(capsys):
     assert main(["--list"]) == 0
     names = re.findall(r"^([\w-]+) ", capsys.readouterr().out, flags=re.MULTILINE)
-    assert names == ["growth", "mixed", "pressure", "parallel-sampling", "beam-search"]
+    assert names == ["growth", "mixed", "pressure", "parallel-sampling", "beam-search", "shared-prefix", "chat"]
     for name in names:
         assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
         out = capsys.readouterr().out

@@ -4,7 +4,8 @@ It only looks; the engine doesn't know it and nothing is changed. Whatever did n
 the same object in the next one, so that a long history stays small. It imports no torch.
 """
 
-from minipaged.events import BlockCopied, BlocksReleased, BlocksTaken, Forked, Preempted, Sampled
+from minipaged.events import BlockCopied, BlocksReleased, BlocksTaken, Forked, Preempted, PrefixHit, Sampled
+from minipaged.memory.prefix_cache import ROOT, block_hashes
 from minipaged.serving.group import unfinished
 from visualize.snapshot import Block, Event, FirstOf, SequenceState, Snapshot, Usage
 
@@ -22,6 +23,8 @@ class Camera:
         self._sequences = {}  # all ever seen, by name: the engine forgets the finished ones
         self._records = {}  # per sequence: its record in the last snapshot
         self._texts = {}  # per sequence: the text of each token, and the tokens whose character isn't complete
+        self._chains = {}  # per sequence: how many of its tokens are hashed, and the hash of the last full block
+        self._contents = {}  # hash of a full block: the texts of its tokens, also when nobody owns it any more
         self._last = None
 
     def take(self, result=None):
@@ -61,11 +64,11 @@ class Camera:
                 if self._sequences.get(seq.name) is not seq:  # never seen, or the name is used once more
                     self._sequences[seq.name] = seq
                     self._records.pop(seq.name, None)
-                    self._texts[seq.name] = ([], [])
+                    self._texts[seq.name], self._chains[seq.name] = ([], []), (0, ROOT)
 
     def _blocks(self, sequences):
         """A record of every block; the last snapshot's own record where nothing changed."""
-        memory, filled = self.engine.memory, self.engine.memory.filled()
+        memory, filled, cached = self.engine.memory, self.engine.memory.filled(), set(self.engine.memory.cached())
         owners = [()] * memory.num_blocks
         for seq in sequences:
             for block_id in seq.block_table:
@@ -73,7 +76,13 @@ class Camera:
         blocks = []
         for i in range(memory.num_blocks):
             ref_count = memory.allocator.ref_count(i)
-            block = Block(i, "used" if ref_count else "free", ref_count, filled.get(i, 0), owners[i])
+            block_hash = memory.prefix_cache.hash_of(i) if memory.prefix_cache is not None else None
+            known = None if block_hash is None else block_hash[:4].hex()
+            if i in cached:
+                texts = self._contents.get(block_hash, ())
+                block = Block(i, "cached", ref_count, memory.block_size, (), known, texts)
+            else:
+                block = Block(i, "used" if ref_count else "free", ref_count, filled.get(i, 0), owners[i], known)
             blocks.append(self._last.blocks[i] if self._last and self._last.blocks[i] == block else block)
         return tuple(blocks)
 
@@ -112,7 +121,17 @@ class Camera:
             texts.append(text if is_whole else "")
             if is_whole:
                 pending.clear()
+        self._learn(seq, texts)
         return texts
+
+    def _learn(self, seq, texts):
+        """Note what the full blocks of a sequence say, by their hashes: so they can be read when it is gone."""
+        size, (start, parent) = self.engine.memory.block_size, self._chains[seq.name]
+        if self.engine.memory.prefix_cache is not None and len(texts) - start >= size:
+            for block_hash in block_hashes(seq.token_ids[start:], size, parent):
+                self._contents[block_hash] = tuple(texts[start : start + size])
+                start += size
+            self._chains[seq.name] = start, block_hash
 
     def _events(self, facts):
         """The facts, each ready to be told."""
@@ -122,7 +141,9 @@ class Camera:
             text = self._texts[fact.sequence][0][fact.position] if isinstance(fact, Sampled) else None
             is_release = isinstance(fact, BlocksReleased) and fact.sequence in self._sequences
             dropped = is_release and self._sequences[fact.sequence].finish_reason == "dropped"
-            yield Event(fact, text or None, tables.follow(fact), dropped)
+            may_hit = isinstance(fact, Preempted) and fact.needed_by is not None
+            may_hit = may_hit and self.engine.memory.prefix_cache is not None
+            yield Event(fact, text or None, tables.follow(fact), dropped, may_hit)
 
 
 class Tables:
@@ -134,7 +155,9 @@ class Tables:
     def follow(self, fact):
         """The blocks that a fork shares or that a sequence gives up, as far as known; None for any other fact."""
         blocks = self._blocks
-        if isinstance(fact, BlocksTaken):
+        if isinstance(fact, PrefixHit):
+            blocks[fact.sequence] = list(fact.blocks)
+        elif isinstance(fact, BlocksTaken):
             blocks[fact.sequence] = blocks.get(fact.sequence, [])[: fact.first_logical] + list(fact.blocks)
         elif isinstance(fact, BlockCopied) and fact.sequence in blocks:
             blocks[fact.sequence][fact.logical : fact.logical + 1] = [fact.destination]

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from rich.style import Style
 
-from visualize.ink import FREED, NEW, SHARED, TAKEN, WRITTEN, pad, safe
+from visualize.ink import CACHED_SIGN, FREED, NEW, SHARED, TAKEN, WRITTEN, pad, safe
 from visualize.lines import fit, line
 from visualize.sharing import draw_owners
 
@@ -49,15 +49,19 @@ def draw_legend(scene, width, size, seq):
     none, *some, every = scene.ink.shades
     head = line(f"1 character = {size:,} block{'s' * (size > 1)}  ", (none, "dim"))
     shared = "  2-9 owners" if scene.may_share else ""
+    cached = ("  ", (scene.ink.cached, CACHED_SIGN), " cached") if scene.may_hit else ()
     focus, colour = line(), ("  colour: one owner", "dim")
     if seq and seq.block_table:
         focus = line("  ", (scene.glyph(seq.name), scene.style(seq.name)), f" of {scene.label(seq.name)[:-1]}")
     if size == 1:
-        candidates = [(f" free  {every} used", shared, focus, colour), (f" free  {every} used", shared, focus)]
+        used = f"  {every} used"
+        candidates = [(" free", *cached, used, shared, focus, colour), (" free", *cached, used, shared, focus)]
     else:
         shades = "".join(some) + every
-        candidates = [(f"{shades} none to all used", shared, focus, colour), (f"{shades} used", shared, focus, colour)]
-        candidates.append((f"{shades} used", shared, focus))
+        only = (*cached[:2], " none used, some cached") if cached else ()
+        how = (" none to all used", only), (" none to all used", cached), (" used", cached)
+        candidates = [(shades + used, *signs, shared, focus, colour) for used, signs in how]
+        candidates.append((f"{shades} used", *cached, shared, focus))
     legends = [line(head, *parts) for parts in candidates]
     return fit(next((each for each in legends if each.cell_len <= width), legends[-1]), width, scene.ink)
 
@@ -65,11 +69,13 @@ def draw_legend(scene, width, size, seq):
 def draw_groups(scene, size, seq):
     """(character, style) of each group of `size` blocks; the last group may be smaller.
 
-    A shade tells the share that is used. In its place stands by how many a block is shared, or what this step changed,
-    or, before all, the glyph of the sequence in focus where one of its blocks is: all can be seen without colour.
+    A shade tells the share that is used, and a sign of its own that none is and a block is cached. In its place stands
+    by how many a block is shared, or what this step changed, or, before all, the glyph of the sequence in focus where
+    one of its blocks is: all can be seen without colour.
     """
     blocks, shades = scene.snapshot.blocks, scene.ink.shades
     owners = [block.owners for block in blocks]
+    with_cached = {block.id // size for block in blocks if block.state == "cached"} if scene.may_hit else ()
     focused = {block_id // size for block_id in seq.block_table} if seq else ()
     marks, changes = {}, scene.changes()
     for kind in (SHARED, WRITTEN, FREED, TAKEN):  # where a group has several, the last of these is shown
@@ -91,6 +97,8 @@ def draw_groups(scene, size, seq):
             shared = f"{min(most, 9)}" if most > 1 else None
             char = scene.glyph(seq.name) if group in focused else marks.get(group, shared)
             cells.append((char, style + NEW if group in marks else style))
+        elif group in with_cached and not names:
+            cells.append((scene.ink.cached, CACHED_SIGN))
         else:
             cells.append(shaded(len(inside) - inside.count(()), len(inside), owner))
     return cells

@@ -26,14 +26,15 @@ class Ink:
     space: str  # a token that is only a space
     unknown: str  # a character that can't be drawn
     bar: str  # of the memory line: written, allocated but not written, free
+    cached: str  # wherever a block is cached: in its cell, on the map, in the free queue and on the bar
     dot: str  # between parts of a line
     here: str  # where we stand on the timeline
     shades: str  # how much of a group of blocks is used: none, three steps between, all; none of them is a glyph
     is_ascii: bool = False
 
 
-UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "·", "┃", "·░▒▓█")
-ASCII = Ink("o^#@$v%w", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "-", ">", ".:=xX", is_ascii=True)
+UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "≡", "·", "┃", "·░▒▓█")
+ASCII = Ink("o^#@$v%w", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "c", "-", ">", ".:=xX", is_ascii=True)
 
 # Okabe and Ito's colours, with the ink that reads well on each.
 OKABE_ITO = (
@@ -49,6 +50,8 @@ OKABE_ITO = (
 # Marks of what changed in this step; they stand out without colour.
 TAKEN, WRITTEN, FREED, SHARED = "+", "*", "-", "&"
 NEW = Style(bold=True, underline=True)
+CACHED = Style(color="#000000", bgcolor="#BBBBBB")  # grey: nobody's colour
+CACHED_SIGN = Style(color="#999999")  # for characters that are themselves an area
 
 
 @cache

@@ -55,6 +55,7 @@ def parse_args(argv):
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
     what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
+    what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
     how = parser.add_argument_group("how to watch it")
     how.add_argument("--auto", action="store_true", help="play to the end and leave; no key is needed")
     how.add_argument("--fps", type=fps, metavar="N", help="play so many steps a second")
@@ -85,8 +86,9 @@ def check_together(parser, args):
     ):
         if getattr(args, name) is not None:
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
-    if args.replay is not None and args.mine:
-        parser.error("--replay with --mine: a recording is what it is, leave one of them out")
+    for name in ("mine", "no_prefix_caching") if args.replay is not None else ():
+        if getattr(args, name):
+            parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
     if args.n is not None and args.beam_width is not None:
         parser.error("--n with --beam-width: answers are drawn or searched for, leave one of them out")
     for name in ("max_tokens", "n", "beam_width"):
@@ -116,12 +118,14 @@ def scenario_of(args):
         scenario = scenarios.find(args.scenario or "mixed")
     sizes = {name: getattr(args, name) for name in ("num_blocks", "block_size") if getattr(args, name) is not None}
     settings = scenario.settings | sizes
+    if args.no_prefix_caching:
+        settings["enable_prefix_caching"] = False
     num_blocks, block_size = settings["num_blocks"], settings["block_size"]
     if num_blocks * block_size > MAX_SLOTS:
         raise ValueError(
             f"--num-blocks {num_blocks} with --block-size {block_size} makes {num_blocks * block_size:,} slots: "
             f"at most {MAX_SLOTS:,} are allowed"
         )
-    if sizes:  # the story is about the pool that it was written for
+    if settings != scenario.settings:  # the story is about the pool that it was written for
         scenario = replace(scenario, before="", after="")
     return replace(scenario, settings=settings)

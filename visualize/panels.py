@@ -6,7 +6,7 @@ from the snapshot; nothing is counted here that the engine didn't say.
 
 from itertools import product
 
-from visualize.ink import safe
+from visualize.ink import CACHED_SIGN, safe
 from visualize.lines import fit, line, spread, wrap
 from visualize.sharing import saved
 from visualize.why import ROUTINE, count, importance
@@ -24,9 +24,10 @@ def draw_memory(scene, width, height):
     length = width - len("memory  ")
     used_to = length * usage.used_slots // usage.total_slots
     allocated_to = length * usage.allocated_slots // usage.total_slots
+    cached_to = length * (usage.allocated_slots + usage.cached_slots) // usage.total_slots
     bar = line(
         ("memory", "bold"), "  ", ink.bar[0] * used_to, ink.bar[1] * (allocated_to - used_to),
-        (ink.bar[2] * (length - allocated_to), "dim"),
+        (ink.cached * (cached_to - allocated_to), CACHED_SIGN), (ink.bar[2] * (length - cached_to), "dim"),
     )  # fmt: skip
     return [bar, numbers]
 
@@ -35,7 +36,7 @@ def memory_in_numbers(scene, width):
     """The slots, and a remark on what sharing saves and what reserving would take, in as many words as fit."""
     usage, ink = scene.snapshot.usage, scene.ink
     waste = usage.allocated_slots - usage.used_slots
-    free = usage.total_slots - usage.allocated_slots
+    free = usage.total_slots - usage.allocated_slots - usage.cached_slots
     resident = sum(bool(seq.block_table) for seq in scene.snapshot.sequences)
     amount, times = f"{usage.max_would_reserve:,}", usage.max_would_reserve / usage.total_slots
     context = f"{usage.max_would_reserve // max(resident, 1):,}"
@@ -48,27 +49,30 @@ def memory_in_numbers(scene, width):
     reserving = reserving if resident else ("",)
     *more, least = saved(usage)
     remarks = [f"{shared}  {reserve}".strip() for shared in (*more, least) for reserve in reserving]
-    names = ("tail waste", "waste") if usage.saved_blocks else ("tail waste",)
-    for name, remark in [*product(names, [*remarks, *more]), *product(names, [least]), (names[0], "")]:
+    names = ("tail waste", "waste") if usage.saved_blocks or usage.cached_slots else ("tail waste",)
+    cached = ((ink.cached, CACHED_SIGN), f" {usage.cached_slots:,} cached  ") if usage.cached_slots else ()
+    for name, remark in [*product(names, [*remarks, *more]), *product(names, [least]), *product(names, [""])]:
         numbers = line(
-            ink.bar[0], f" {usage.used_slots:,} used  ", ink.bar[1], f" {waste:,} {name}  ",
+            ink.bar[0], f" {usage.used_slots:,} used  ", ink.bar[1], f" {waste:,} {name}  ", *cached,
             (ink.bar[2], "dim"), f" {free:,} free  of {usage.total_slots:,} slots",
         )  # fmt: skip
-        if len(remark) <= width - numbers.cell_len - 2:
-            break
-    return numbers, remark
+        if numbers.cell_len + len(f"  {remark}" if remark else "") <= width:
+            return numbers, remark
+    signs = (ink.bar[0], usage.used_slots), (ink.bar[1], waste), (ink.cached, usage.cached_slots), (ink.bar[2], free)
+    return line(*(f"{sign}{slots:,} " for sign, slots in signs), f"of {usage.total_slots:,} slots"), ""
 
 
 def draw_free_queue(scene, width):
-    """The free blocks, the next to be taken first."""
+    """The free blocks, the next to be taken first; the cached ones among them with a sign."""
     order, ink = scene.snapshot.free_order, scene.ink
     text = line(("free queue  ", "dim"), f"front {ink.arrow} ")
     for shown, block in enumerate(order):
         more = f" +{len(order) - shown:,} more"
-        if text.cell_len + len(f" {block}") + len(more) > width:
+        sign = ink.cached if scene.is_cached(block) else ""
+        if text.cell_len + len(f" {sign}{block}") + len(more) > width:
             text.append(more, "dim")
             break
-        text.append(f" {block}")
+        text.append_text(line(" ", (sign, CACHED_SIGN), f"{block}"))
     if not order:
         meaning = (" empty: who needs a block now makes the newest yield", " empty: the newest yields next", " empty")
         text.append(next((each for each in meaning if text.cell_len + len(each) <= width), " empty"), "bold")

@@ -1,13 +1,16 @@
 """The physical pool as a grid: one cell for each block, in the order of their ids, as rich as the room allows.
 
 A cell shows the block's id, whose it is and which of its logical blocks, how full it is, and the text of the tokens
-whose K and V it holds. This file only draws; every number comes from the snapshot.
+whose K and V it holds. A cached block is nobody's, and says so. This file only draws; every number comes from the
+snapshot.
 """
 
 from dataclasses import dataclass, replace
 
+from rich.cells import cell_len
+
 from visualize.grouped import draw_grouped
-from visualize.ink import FREED, NEW, clip, pad, safe
+from visualize.ink import CACHED, FREED, NEW, clip, pad, safe
 from visualize.lines import fit, line, spread
 from visualize.sharing import draw_owners, striped, together
 
@@ -99,7 +102,9 @@ def draw_cell(scene, block, layout):
     if layout.kind == "tiny":
         head.append_text(tiny_owner(scene, block, homes, layout.width - head.cell_len))
         return [fit(head, layout.width, ink)]
-    if not homes:
+    if scene.is_cached(block.id):
+        lines = [draw_cached(scene, block, head, layout.width)]
+    elif not homes:
         head.append(" free", "dim")
         was = f", was {was_of(scene, block.id)}" if mark == FREED else ""
         head.append(was if head.cell_len + len(was) <= layout.width else "")
@@ -122,7 +127,21 @@ def draw_cell(scene, block, layout):
     return lines
 
 
+def draw_cached(scene, block, head, width):
+    """The line of a block that nobody owns and that can be hit: whose it was just now, or its hash, if that fits."""
+    was = f" was {was_of(scene, block.id)}" if scene.mark(block.id) == FREED else ""
+    full = f"{block.filled}/{scene.snapshot.block_size}"
+    head.append_text(line((" cached ", CACHED)))
+    for remark in (was, f" {block.hash}"):
+        if remark and head.cell_len + cell_len(remark) + len(full) < width:
+            head.append(remark, "" if remark == was else "dim")
+            break
+    return spread(head, line(full), width, scene.ink)
+
+
 def tiny_owner(scene, block, homes, room):
+    if scene.is_cached(block.id):
+        return line((scene.ink.cached, CACHED))
     if len(homes) > 1:
         return draw_owners(scene, block.id, room, head="")
     return line(*((scene.label(seq.name), scene.style(seq.name)) for seq, _ in homes))
@@ -146,36 +165,41 @@ def where(scene, block_id, homes):
 def draw_slots(scene, block, homes, layout):
     """A field for each slot: its token's text on its owners' colours once K and V are written, underlined if new."""
     ink, block_size = scene.ink, scene.snapshot.block_size
-    written, rest = line(), line()
+    written, rest, tokens = line(), line(), held(scene, block, homes)
     for offset in range(block_size):
-        if homes and offset < block.filled:
-            seq, logical = homes[0]  # who shares a block has the same tokens in it
-            position = logical * block_size + offset
-            inside = pad(token(seq.token_texts[position], layout.slot, ink), layout.slot)
-            written.append(inside, NEW if scene.is_new(seq, position) else "")
+        if offset < len(tokens):
+            text, style = tokens[offset]
+            written.append(pad(token(text, layout.slot, ink), layout.slot), style)
         else:
             rest.append((ink.unwritten if homes else "").center(layout.slot), "dim")
-        if offset + 1 < block.filled:
+        if offset + 1 < len(tokens):
             written.append(ink.wall)
         else:
             rest.append(ink.wall, "dim")
     return line((ink.wall, "dim"), striped(written, styles_of(scene, homes)), rest)
 
 
+def held(scene, block, homes):
+    """(text, style) of each token whose K and V a block holds, as far as they are known."""
+    if not homes:
+        return [(text, "") for text in block.texts]
+    seq, logical = homes[0]  # who shares a block has the same tokens in it
+    start = logical * scene.snapshot.block_size
+    positions = range(start, start + block.filled)
+    return [(seq.token_texts[i], NEW if scene.is_new(seq, i) else "") for i in positions]
+
+
 def styles_of(scene, homes):
-    return [scene.style(seq.name) for seq, _ in homes]
+    """Of what a block holds: its owners', or that of a cached one."""
+    return [scene.style(seq.name) for seq, _ in homes] or [CACHED]
 
 
 def draw_text(scene, block, homes, layout):
     """For large blocks: the text of all tokens in a row, on a bar as long as the block is full."""
     ink, block_size = scene.ink, scene.snapshot.block_size
-    if not homes:
-        return line(" " * layout.width)
-    seq, logical = homes[0]
-    start = logical * block_size
     text = line()
-    for position in range(start, start + block.filled):
-        text.append(safe(seq.token_texts[position], ink), NEW if scene.is_new(seq, position) else None)
+    for words, style in held(scene, block, homes):
+        text.append(safe(words, ink), style)
     fit(text, layout.width, ink)
     return striped(text, styles_of(scene, homes), layout.width * block.filled // block_size)
 

@@ -14,7 +14,7 @@ from visualize.snapshot import SCHEMA, Block, Event, FirstOf, SequenceState, Sna
 from visualize.sound import check_sound
 
 KINDS = {name: each for name, each in vars(events).items() if is_dataclass(each)}
-BESIDES = ("token_text", "table", "dropped")  # of an event, where it has them
+BESIDES = ("token_text", "table", "dropped", "may_hit")  # of an event, where it has them
 ABOUT = ("title", "before", "after", "settings")
 
 
@@ -130,7 +130,9 @@ def read_snapshot(record, last=None):
     """The inverse of Snapshot.to_dict. last: the snapshot before, whose records are used again where they are equal."""
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema={record['schema']!r}: must be {SCHEMA}")
-    blocks = [Block(**each | {"owners": tuple(each["owners"])}) for each in record["blocks"]]
+    blocks = [
+        Block(**each | {"owners": tuple(each["owners"]), "texts": tuple(each["texts"])}) for each in record["blocks"]
+    ]
     old_sequences = {seq.name: seq for seq in last.sequences} if last else {}
     shallow = {name: record[name] for name in ("step", "block_size", "num_blocks", "budget", "host")}
     snapshot = Snapshot(

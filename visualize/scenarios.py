@@ -4,55 +4,15 @@ Arrivals are counted in steps, lengths are fixed and every request brings its ow
 the same blocks every time; only the text depends on --seed.
 """
 
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from minipaged.memory.block_table import blocks_for
-from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 from visualize.camera import Camera
+from visualize.prefix_stories import CHAT, SHARED_PREFIX
+from visualize.story import Arrival, Scenario
 
-TEMPERATURE = 0.7  # the tiny model speaks more clearly than at 1
 OFF = {"enable_prefix_caching": False}  # for stories of something else
 MOST_TOGETHER = 8  # sequences that run together where each prompt has several answers
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """A request that is added when `step` steps have been run.
-
-    n: how many answers it is to have. beam_width: how many beams a beam search follows; None: its answers are drawn.
-    """
-
-    step: int
-    name: str
-    prompt: str
-    max_tokens: int
-    n: int = 1
-    beam_width: int | None = None
-
-    def params(self, seed):
-        """What the engine is asked for."""
-        if self.beam_width is not None:
-            return BeamSearchParams(self.beam_width, self.max_tokens, ignore_eos=True)
-        return SamplingParams(TEMPERATURE, seed, self.max_tokens, ignore_eos=True, n=self.n)
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """before: two sentences that are shown before the first step. after: one, after the last."""
-
-    name: str
-    title: str
-    arrivals: tuple
-    settings: dict = field(default_factory=dict)  # of minipaged.serving.llm.LLM
-    before: str = ""
-    after: str = ""
-
-    def of(self, parts):
-        """The same story, run by a learner's parts (minipaged.mine.Mine): its title says which."""
-        notes = " ".join(f"{note}." for note in parts.notes)
-        return replace(self, title=f"{parts.yours} · {self.name}", before=f"{notes} {self.before}".strip())
-
 
 GROWTH = Scenario(
     name="growth",
@@ -137,7 +97,7 @@ BEAM_SEARCH = Scenario(
     settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16, **OFF},
 )
 
-STORIES = (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING, BEAM_SEARCH)
+STORIES = (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING, BEAM_SEARCH, SHARED_PREFIX, CHAT)
 SCENARIOS = {scenario.name: scenario for scenario in STORIES}
 
 
@@ -157,7 +117,7 @@ def of_prompts(prompts, max_tokens, n=1, beam_width=None):
     names = [chr(ord("A") + i) if i < 26 else f"{i}" for i in range(len(prompts))]
     arrivals = tuple(Arrival(0, name, prompt, max_tokens, n, beam_width) for name, prompt in zip(names, prompts))
     title = "your prompt" if len(prompts) == 1 else f"your {len(prompts)} prompts"
-    settings, num_sequences = dict(MIXED.settings), beam_width or n
+    settings, num_sequences = MIXED.settings | {"enable_prefix_caching": True}, beam_width or n
     if num_sequences > 1:
         title += f", {num_sequences} {'beams' if beam_width else 'answers'}{' each' if len(prompts) > 1 else ''}"
         # Each further one owns the blocks of its own tokens, and of those with which it begins in a copied block.
@@ -176,6 +136,7 @@ class Run:
         self.settings = scenario.settings
         self._arrivals = list(enumerate(scenario.arrivals))
         self._num_steps = 0
+        self._said = {}  # by whom: a request that is finished, and all its tokens
         self._refused = False  # a request was, and no snapshot tells of it yet
         self._add_arrivals()
 
@@ -192,13 +153,21 @@ class Run:
             result = self._engine.step()
             self._num_steps += 1
             snapshot = self._camera.take(result)
+            self._said |= {seq.request: seq.tokens for seq in snapshot.sequences if seq.status == "finished"}
             self._add_arrivals()
             yield snapshot
 
     def _add_arrivals(self):
-        while self._arrivals and self._arrivals[0][1].step <= self._num_steps:
-            number, each = self._arrivals.pop(0)
+        for number, each in list(self._arrivals):
+            if each.step > self._num_steps or (each.after is not None and each.after not in self._said):
+                continue
+            self._arrivals.remove((number, each))
+            prompt = each.prompt
+            if each.after is not None:
+                tokens = [*self._said[each.after], *self._engine.tokenizer.encode(prompt)]
+                prompt = {"prompt_token_ids": tokens}
             try:
-                self._engine.add(each.prompt, each.params(1000 * self._seed + number), request_id=each.name)
+                self._engine.add(prompt, each.params(1000 * self._seed + number), request_id=each.name)
             except ValueError:  # it can never run: the engine has noted why, and the others go on
                 self._refused = True
+                self._said[each.name] = ()  # who would have gone on from there begins anew

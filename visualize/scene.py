@@ -30,7 +30,10 @@ class Scene:
         is_group = any(seq.name != seq.request for seq in snapshot.sequences)
         self.may_share = is_group or any(len(homes) > 1 for homes in self._homes.values())
         facts = of_the_last_try(snapshot.events) if previous else []
+        self.may_hit = any(block.hash is not None for block in snapshot.blocks)
         self.copies = [fact for kind, fact in facts if kind == "BlockCopied"]
+        self._hits = {fact.sequence: fact for kind, fact in facts if kind == "PrefixHit"}
+        self._hit_blocks = {block for fact in self._hits.values() for block in fact.blocks}
         self._parents = {fact.child: fact.parent for kind, fact in facts if kind == "Forked"}
 
     def label(self, name):
@@ -63,6 +66,9 @@ class Scene:
         """[(sequence, logical block), ...] of everyone to whom a physical block belongs: none if it is free."""
         return self._homes.get(block_id, [])
 
+    def is_cached(self, block_id):
+        return self.snapshot.blocks[block_id].state == "cached" and not self.homes(block_id)
+
     def is_shared(self, block_id):
         return len(self.homes(block_id)) > 1
 
@@ -73,7 +79,7 @@ class Scene:
     def mark(self, block_id):
         """What happened to a block in this step: taken, written to, freed, its owners changed, or a space for nothing.
 
-        A copy was taken; a block that only changed its owners was not: a fork of one of them has it now.
+        A copy was taken; a block that only changed its owners was not: a fork of one of them has it now, or it was hit.
         """
         if self.previous is None:
             return " "
@@ -81,10 +87,12 @@ class Scene:
         if now.owners != before.owners:
             if not now.owners:
                 return FREED
+            if block_id in self._hit_blocks:
+                return SHARED
             if not any(self._line(owner) & set(before.owners) for owner in now.owners):
                 return TAKEN
-        if now.filled != before.filled:
-            return WRITTEN
+        if (now.filled, now.hash) != (before.filled, before.hash):
+            return WRITTEN if now.filled else FREED  # freed: nobody owned it, and now it can't be hit any more
         return SHARED if now.owners != before.owners else " "
 
     def _line(self, name):
@@ -115,29 +123,31 @@ class Scene:
         before = self._before.get(seq.name)
         if before and before.block_table[logical : logical + 1] == seq.block_table[logical : logical + 1]:
             return ""
-        return SHARED if seq.name in self._parents else TAKEN
+        hit = self._hits.get(seq.name)
+        return SHARED if seq.name in self._parents or (hit and logical < len(hit.blocks)) else TAKEN
 
     def num_old_tokens(self, seq):
         """How many of a sequence's tokens were there before this step."""
         if self.previous is None:
             return seq.num_tokens
-        before = self._before.get(seq.name) or self._ancestor(seq.name)
+        before = self._before.get(seq.name) or self._before.get(self._ancestor(seq.name))
         return before.num_tokens if before else seq.num_prompt_tokens  # it came in this step
 
     def _ancestor(self, name):
-        """From which sequence, as it was before this step, one was forked in this step: itself if it wasn't forked."""
+        """From which sequence, that was there before this step, one was forked in it: itself if it wasn't forked."""
         seen = set()
         while name in self._parents and name not in seen:
             seen.add(name)
             name = self._parents[name]
-        return self._before.get(name)
+        return name
 
     def is_new(self, seq, position):
         """Were K and V of this token written in this step?"""
         if self.previous is None:
             return False
-        before = self._ancestor(seq.name)
-        return position >= (before.num_computed_tokens if before else 0)
+        name = self._ancestor(seq.name)
+        before, hit = self._before.get(name), self._hits.get(name)
+        return position >= (hit.num_tokens if hit else before.num_computed_tokens if before else 0)
 
 
 def of_the_last_try(events):

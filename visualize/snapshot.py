@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from visualize.why import sentence
 
-SCHEMA = 2  # 1: without what sharing saves
+SCHEMA = 3  # 2: without cached blocks; 1: without what sharing saves
 
 
 class FirstOf(abc.Sequence):
@@ -47,14 +47,19 @@ class FirstOf(abc.Sequence):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it."""
+    """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it.
+
+    hash: the first 8 hexadecimal digits of what its content is found by, if it can be hit. texts: of a cached block,
+    which no sequence names, the text of each token in it; empty if the camera has not seen them.
+    """
 
     id: int
-    state: str  # "used" (in some table) or "free"
+    state: str  # "used" (in some table), "cached" (in none, but its content can be hit) or "free"
     ref_count: int
     filled: int
     owners: tuple
-    hash: str | None = None  # of its content, once there is prefix caching
+    hash: str | None = None
+    texts: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -84,13 +89,15 @@ class Event:
     """Something that happened in this step: one of minipaged.events, and what its sentence needs besides.
 
     token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up.
-    dropped: whether it gives them up because others were preferred to it.
+    dropped: whether it gives them up because others were preferred to it. may_hit: whether who yields may find its
+    tokens in the prefix cache when it comes back.
     """
 
     fact: object
     token_text: str | None = None
     table: tuple | None = None
     dropped: bool = False
+    may_hit: bool = False
 
     @property
     def kind(self):
@@ -99,7 +106,7 @@ class Event:
     @property
     def why(self):
         """The sentence. It is made when it is asked for: a long history holds many that nobody reads."""
-        return sentence(self.fact, self.token_text, self.table, self.dropped)
+        return sentence(self.fact, self.token_text, self.table, self.dropped, self.may_hit)
 
     @property
     def facts(self):
@@ -108,8 +115,8 @@ class Event:
     def to_dict(self):
         text = {} if self.token_text is None else {"token_text": self.token_text}
         table = {} if self.table is None else {"table": list(self.table)}
-        dropped = {"dropped": True} if self.dropped else {}
-        return {"kind": self.kind, "why": self.why, **self.facts, **text, **table, **dropped}
+        flags = {name: True for name in ("dropped", "may_hit") if getattr(self, name)}
+        return {"kind": self.kind, "why": self.why, **self.facts, **text, **table, **flags}
 
 
 @dataclass(frozen=True)

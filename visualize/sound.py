@@ -1,5 +1,6 @@
 """Sound: is what was read from a file a state that an engine could be in? What isn't would fail when it is drawn."""
 
+import re
 from dataclasses import fields
 from types import NoneType
 
@@ -27,6 +28,8 @@ def check_sound(snapshot, last=None):
     must(all(block.id == i for i, block in enumerate(snapshot.blocks)))
     must(usage.total_slots == num_blocks * block_size > 0 and usage.max_would_reserve >= 0)
     must(0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots and snapshot.budget > 0)
+    must(usage.cached_slots == sum(block.state == "cached" for block in snapshot.blocks) * block_size)
+    must(usage.allocated_slots + usage.cached_slots <= usage.total_slots)
     must(0 <= usage.saved_slots <= sum(seq.num_computed_tokens for seq in snapshot.sequences))
     must(0 <= usage.saved_blocks <= sum(len(seq.block_table) for seq in snapshot.sequences))
     must(snapshot.step == (last.step + 1 if last else 0))
@@ -35,7 +38,11 @@ def check_sound(snapshot, last=None):
     must(all(type(i) is int and 0 <= i < num_blocks for i in snapshot.free_order))
     for block in snapshot.blocks:
         must(block.state in STATES and 0 <= block.filled <= block_size and set(block.owners) <= names)
-        must(0 <= block.ref_count <= len(names))
+        must(0 <= block.ref_count <= len(names) and (block.hash is None or re.fullmatch("[0-9a-f]{8}", block.hash)))
+        if block.state == "cached":
+            must(not block.ref_count and not block.owners and block.filled == block_size and block.hash is not None)
+        must(len(block.texts) in (0, block_size if block.state == "cached" else 0))
+        must(all(isinstance(text, str) for text in block.texts))
     for seq in snapshot.sequences:
         must(seq.status in STATUSES and seq.num_tokens == len(seq.tokens) == len(seq.token_texts))
         must(all(isinstance(text, str) for text in seq.token_texts))
@@ -46,7 +53,7 @@ def check_sound(snapshot, last=None):
             must(logical * block_size + filled[block] <= seq.num_tokens)
     for event in snapshot.events:
         must(all(type(i) is int and 0 <= i < num_blocks for i in event.table or ()))
-        must(isinstance(event.dropped, bool))
+        must(isinstance(event.dropped, bool) and isinstance(event.may_hit, bool))
         must(event.why)  # made here, because a fact that can't be told raises
 
 

@@ -4,6 +4,7 @@ It is pure: it looks at nothing but its arguments and remembers nothing, so the 
 going forward or back, live or from a recording. What doesn't fit is counted ("+3 more"), never silently cut off.
 """
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from visualize.ink import FREED, SHARED, TAKEN, UNICODE, WRITTEN, clip, safe
@@ -110,9 +111,11 @@ def pool_panel(scene, width, height, fill=False):
 
 def legend(scene, room):
     """What the marks mean and, before that, the copies of this step, in at most `room` cells."""
-    few = line((f"{TAKEN}taken {WRITTEN}written {FREED}freed", "dim"))
-    all_of_them = line((f"{TAKEN}taken {WRITTEN}written {SHARED}owners {FREED}freed", "dim"))
-    marks = all_of_them if scene.may_share and all_of_them.cell_len <= room else few
+    owners = f" {SHARED}owners" * (scene.may_share or scene.may_hit)
+    cached = f" {scene.ink.cached}cached" * scene.may_hit  # the first to go: the memory line says it too
+    candidates = [f"{TAKEN}taken {WRITTEN}written{owners} {FREED}freed{more}" for more in (cached, "")]
+    candidates.append(f"{TAKEN}taken {WRITTEN}written {FREED}freed")
+    marks = line((next((each for each in candidates if cell_len(each) <= room), candidates[-1]), "dim"))
     if not scene.copies:
         return marks
     copies = draw_copies(scene, room)

@@ -16,19 +16,22 @@ def importance(kind, dropped=False):
     """The larger, the sooner a reader wants to know of it. dropped: as for `sentence`."""
     if kind in ROUTINE:
         return ROUTINE.index(kind)
-    return len(ROUTINE) + (2 if dropped else kind in (*LANDMARKS, "BlockCopied"))
+    return len(ROUTINE) + (2 if dropped else kind in (*LANDMARKS, "BlockCopied", "PrefixHit", "Evicted"))
 
 
-def sentence(event, token_text=None, table=None, dropped=False):
+def sentence(event, token_text=None, table=None, dropped=False, may_hit=False):
     """One of minipaged.events -> one sentence.
 
     token_text: what a sampled token says. table: the blocks that a fork shares, or that a sequence gives up; None where
-    they aren't known. dropped: whether it gives them up because others were preferred to it.
+    they aren't known. dropped: whether it gives them up because others were preferred to it. may_hit: whether who
+    yields may find its tokens in the prefix cache when it comes back.
     """
     if isinstance(event, events.BlocksReleased):
         return blocks_released(event, table, dropped)
     if isinstance(event, events.Forked):
         return forked(event, table)
+    if isinstance(event, events.Preempted):
+        return preempted(event, may_hit)
     return SENTENCES[type(event)](event) if token_text is None else sampled(event, token_text)
 
 
@@ -73,11 +76,11 @@ def refused(e):
 
 
 def admitted(e):
-    cached = f" ({e.num_cached_tokens:,} of them are cached already)" if e.num_cached_tokens else ""
-    return (
-        f"{e.request} may enter: its {count(e.num_tokens, 'token')}{cached} need {count(e.blocks_needed, 'block')}, "
-        f"{free(e.num_free)}"
-    )
+    tokens, blocks = count(e.num_tokens, "token"), count(e.blocks_needed, "block")
+    if not e.num_cached_tokens:
+        return f"{e.request} may enter: its {tokens} need {blocks}, {free(e.num_free)}"
+    cached = f"{e.num_cached_tokens:,} of them cached already"
+    return f"{e.request} may enter: its {tokens}, {cached}, need {blocks}; {free(e.num_free, 'was were')} before"
 
 
 def kept_waiting(e):
@@ -106,6 +109,26 @@ def scheduled(e):
     if e.num_tokens == e.total:
         return f"{e.sequence} reads its whole prompt: K and V of {count(e.total, 'token')}"
     return f"{e.sequence} reads a part of its prompt, {positions}: {later if left else 'the prompt is complete'}"
+
+
+def prefix_hit(e):
+    blocks, one = these(e.blocks, "physical block"), len(e.blocks) == 1
+    found = f"{e.sequence}'s first {count(e.num_tokens, 'token')} are found in {blocks}: nothing to compute for them"
+    if not e.num_free_before:
+        owners = "it has an owner and is shared now" if one else "all of these have an owner and are shared now"
+    elif e.num_free_before < len(e.blocks):
+        leaves = "leaves" if e.num_free_before == 1 else "leave"
+        owners = f"{e.num_free_before:,} of these had no owner and {leaves} the free queue, {e.num_free:,} left"
+    else:
+        owners = f"nobody owned {'it, it leaves' if one else 'these, they leave'} the free queue, {e.num_free:,} left"
+    return f"{found}; {owners}"
+
+
+def evicted(e):
+    was, it = ("was", "it") if len(e.blocks) == 1 else ("were", "they")
+    waited = f"{it} had waited longest of all cached ones (LRU)"
+    blocks = these(e.blocks, "physical block")
+    return f"{e.sequence} must use {blocks}, which {was} cached: {waited}, and what {it} held can't be hit any more"
 
 
 def blocks_taken(e):
@@ -139,28 +162,42 @@ def block_copied(e):
 
 
 def blocks_released(e, table=None, dropped=False):
-    kept = [block for block in table or () if block not in e.freed]
+    owned = [block for block in table or () if block not in e.freed]
     who = f"{e.sequence} is followed no further: it" if dropped else e.sequence
     if not e.freed:
-        blocks = these(kept) if kept else "its blocks"
-        each = "it" if len(kept) == 1 else "each"
+        blocks = these(owned) if owned else "its blocks"
+        each = "it" if len(owned) == 1 else "each"
         return f"{who} gives up {blocks}, but none is freed: {each} still has another owner"
-    if kept:
-        are, have = ("are" if len(e.freed) > 1 else "is"), ("have" if len(kept) > 1 else "has")
+    lost = [block for block in e.freed if block not in e.kept]
+    if owned:
+        are, have = ("are" if len(e.freed) > 1 else "is"), ("have" if len(owned) > 1 else "has")
         freed = f"{listed(e.freed)} {are} freed: {free(e.num_free)} now"
-        return f"{who} gives up {these(table)}, of which {freed}; {listed(kept)} still {have} an owner"
+        cached = f"; {can_be_hit(e.kept, 'the back of the free queue')}" if e.kept else ""
+        return f"{who} gives up {these(table)}, of which {freed}{cached}; {listed(owned)} still {have} an owner"
     order = ", from its last to its first" * (len(e.freed) > 1)
     blocks = these(e.freed, "physical block")
-    return f"{who} gives back {blocks}{order}, to the front of the free queue: {free(e.num_free)} now"
+    if not e.kept:
+        return f"{who} gives back {blocks}{order}, to the front of the free queue: {free(e.num_free)} now"
+    if not lost:
+        order = f"{order}, to the back of the free queue: {free(e.num_free)} now"
+        holds = "it holds" if len(e.kept) == 1 else "they hold"
+        return f"{who} gives back {blocks}{order}, and what {holds} can still be hit"
+    goes = "goes" if len(lost) == 1 else "go"
+    order = f"{order}: {free(e.num_free)} now; {listed(lost)} {goes} to the front of the free queue"
+    return f"{who} gives back {blocks}{order}, {can_be_hit(e.kept, 'its back')}"
 
 
-def preempted(e):
+def can_be_hit(blocks, end):
+    return f"{listed(blocks)} can still be hit and {'goes' if len(blocks) == 1 else 'go'} to {end}"
+
+
+def preempted(e, may_hit=False):
     needs = "it needs" if e.needed_by == e.request else f"{e.needed_by} needs"
     what = f"more than the {count(e.num_free, 'free block')}" if e.num_free else "a block and none is free"
     cause = "the step broke off" if e.needed_by is None else f"{needs} {what}"
     if not e.num_computed_tokens:
         return f"{e.request} yields: {cause}; its blocks are dropped and its tokens kept"
-    again = f"K and V of {e.num_computed_tokens:,} of them computed again later"
+    again = f"K and V of {e.num_computed_tokens:,} of them computed again later{', or hit' * may_hit}"
     return f"{e.request} yields: {cause}; its blocks are dropped, its tokens kept, and {again}"
 
 
@@ -191,6 +228,8 @@ SENTENCES = {
     events.Admitted: admitted,
     events.KeptWaiting: kept_waiting,
     events.Scheduled: scheduled,
+    events.PrefixHit: prefix_hit,
+    events.Evicted: evicted,
     events.BlocksTaken: blocks_taken,
     events.Forked: forked,
     events.BlockCopied: block_copied,

@@ -202,13 +202,13 @@ class PagedMemory:
         Raises ValueError for a sequence that has none.
         """
         blocks = self.table(seq_id).blocks
-        keep = set(known(self.prefix_cache, blocks))
-        freed = self.allocator.release(blocks, keep)
+        freed = self.allocator.release(blocks, set(known(self.prefix_cache, blocks)))
+        kept = known(self.prefix_cache, freed)
         del self._tables[seq_id]
         self._num_hashed.pop(seq_id, None)
-        self._released.update(block for block in freed if block not in keep)
+        self._released.update(set(freed).difference(kept))
         if self.log is not None:
-            self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free))
+            self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free, tuple(kept)))
 
     def table(self, seq_id):
         """A sequence's block table, to be read only. Raises ValueError for a sequence that has none."""
