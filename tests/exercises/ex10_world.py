@@ -3,17 +3,26 @@
 A text is a list of token ids. The world keeps for each block the text up to the block's end: that is what a hash names.
 """
 
+import struct
+
 from minipaged.memory.prefix_cache import ROOT
+
+MADE_UP = {bytes([number]) * 32: f"hash {name}" for number, name in enumerate("abc", start=10)}
+A, B, C = MADE_UP  # hashes of no text
 
 
 def shown(value):
-    """A value for a message: of bytes the beginning, as in b'0f3a...'; other long things are cut."""
+    """A value for a message: of bytes the beginning, in hexadecimal digits; other long things are cut."""
     if isinstance(value, (bytes, bytearray)):
-        return f"{value[:3].hex()}... ({len(value)} bytes)"
+        return MADE_UP.get(bytes(value), "ROOT" if value == ROOT else f"{value[:3].hex()}...")
     if isinstance(value, (list, tuple)) and any(isinstance(each, (bytes, bytearray)) for each in value):
         return f"[{', '.join(map(shown, value))}]"
     told = repr(value)
-    return told if len(told) <= 90 else f"{told[:60]}...{told[-20:]}"
+    return told if len(told) <= 90 else f"{told[:60]} ... {told[-20:]}"
+
+
+def count(number, noun):
+    return f"{number} {noun}{'es' * (noun[-1] == 'h') or 's' if number != 1 else ''}"
 
 
 def asked(token_ids, block_size, parent=ROOT):
@@ -24,11 +33,18 @@ def asked(token_ids, block_size, parent=ROOT):
 def hashes_of(impl, token_ids, block_size, parent=ROOT):
     """The learner's block_hashes: a list of as many as there are full blocks, of 32 bytes each, and nothing changed."""
     given, said = list(token_ids), asked(token_ids, block_size, parent)
-    hashes = impl.block_hashes(given, block_size) if parent == ROOT else impl.block_hashes(given, block_size, parent)
+    parents = () if parent == ROOT else (parent,)
+    try:
+        hashes = impl.block_hashes(given, block_size, *parents)
+    except (OverflowError, struct.error) as error:
+        why = "nothing is wrong with this call, token ids go up to 2**63 - 1"
+        raise AssertionError(f"{said} raised {type(error).__name__} ({error}): {why}") from error
     assert isinstance(hashes, list), f"{said} returned a {type(hashes).__name__}: it must return a list"
     num_full = len(token_ids) // block_size
-    why = f"{len(token_ids)} tokens have {num_full} full block{'s' * (num_full != 1)} of {block_size}"
-    assert len(hashes) == num_full, f"{said} gave {len(hashes)} hashes: it must give {num_full}; {why}"
+    why = (
+        f"in {count(len(token_ids), 'token')} there {'is' if num_full == 1 else 'are'} {count(num_full, 'full block')}"
+    )
+    assert len(hashes) == num_full, f"{said} gave {count(len(hashes), 'hash')}: it must give {num_full}; {why}"
     for each in hashes:
         is_hash = isinstance(each, bytes) and len(each) == 32
         kind = f"{len(each)} bytes" if isinstance(each, bytes) else f"a {type(each).__name__}"
@@ -37,12 +53,11 @@ def hashes_of(impl, token_ids, block_size, parent=ROOT):
     return hashes
 
 
-def must_differ(impl, one, other, block_size, why, last=True):
-    """Two texts whose last full blocks (last=False: all) must have different hashes."""
-    for number, pair in enumerate(zip(hashes_of(impl, one, block_size), hashes_of(impl, other, block_size)), start=1):
-        if not last or number == len(one) // block_size:
-            both = f"{asked(one, block_size)} and {asked(other, block_size)}"
-            assert pair[0] != pair[1], f"{both} gave the same hash for block number {number}: {why}"
+def must_differ(impl, one, other, block_size, why):
+    """Two texts, equally long, whose last full blocks must have different hashes."""
+    last = hashes_of(impl, one, block_size)[-1], hashes_of(impl, other, block_size)[-1]
+    both = f"{asked(one, block_size)} and {asked(other, block_size)}"
+    assert last[0] != last[1], f"{both} gave the same hash for the last full block: {why}"
 
 
 class World:
@@ -65,7 +80,8 @@ class World:
         try:
             return getattr(self.cache, name)(*arguments)
         except (LookupError, ValueError, AttributeError) as error:
-            self.demand(False, f"{said} raised {type(error).__name__} ({error}): nothing is wrong with this call")
+            what = ", ".join(map(shown, error.args))
+            self.demand(False, f"{said} raised {type(error).__name__} ({what}): nothing is wrong with this call")
 
     # What a memory does with it.
 
@@ -116,7 +132,9 @@ class World:
     def hash_of(self, block):
         found, content = self.call("hash_of", block), self.held.get(block)
         if content is None:
-            self.demand(found is None, f"hash_of({block}) is {shown(found)}: it must be None, the block isn't known")
+            self.demand(
+                found is None, f"hash_of({block}) is {shown(found)}: it must be None, the cache doesn't know this block"
+            )
         else:
             due = self.hash(content)
             self.demand(found == due, f"hash_of({block}) is {shown(found)}: it must be {shown(due)}, as remembered")
@@ -131,13 +149,15 @@ class World:
         return hit
 
     def due(self, text):
-        """(the blocks that a text must hit, why there are no more of them)."""
-        hit, most = [], max(0, len(text) - 1) // self.block_size
+        """(the blocks that a text must hit, why there are no others)."""
+        hit, most, is_chosen = [], max(0, len(text) - 1) // self.block_size, False
+        why = f"the last token is left to be computed, so of {len(text)} at most {count(most, 'block')} can be hit"
         for number in range(1, most + 1):
             beginning = tuple(text[: number * self.block_size])
             copies = [block for block, content in self.held.items() if content == beginning]
             if not copies:
-                known = {block: list(each) for block, each in self.held.items() if isinstance(each, tuple)}
-                return hit, f"the texts up to the blocks' ends are {shown(known)}, the oldest block first"
+                why = f"no block has the hash of {list(beginning)}"
+                break
             hit.append(copies[0])
-        return hit, f"of {len(text)} tokens at most {most} blocks of {self.block_size} are hit, the oldest copy of each"
+            is_chosen = is_chosen or len(copies) > 1
+        return hit, f"of several copies the oldest is hit, and {why}" if is_chosen else why

@@ -42,4 +42,4 @@ class PrefixCache:
         return list(takewhile(lambda block: block is not None, found))
 
     def clear(self):
-        self.known = dict()
+        self.known = {}

@@ -26,7 +26,11 @@ class PrefixCache(dict):
     def forget(self, block):
         self.pop(block, None)
 
-    hash_of = dict.get
+    def hash_of(self, block):
+        return self.get(block)
+
+    def clear(self):
+        super().clear()
 
     def longest_hit(self, token_ids):
         hit = []

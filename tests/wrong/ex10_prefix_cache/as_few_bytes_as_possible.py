@@ -9,7 +9,9 @@ def block_hashes(token_ids, block_size, parent=ROOT):
     hashes = []
     for start in range(0, len(token_ids) - block_size + 1, block_size):
         tokens = token_ids[start : start + block_size]
-        parent = sha256(parent + b"".join(token.to_bytes((token.bit_length() + 7) // 8, "little") for token in tokens)).digest()
+        parent = sha256(
+            parent + b"".join(token.to_bytes((token.bit_length() + 7) // 8, "little") for token in tokens)
+        ).digest()
         hashes.append(parent)
     return hashes
 

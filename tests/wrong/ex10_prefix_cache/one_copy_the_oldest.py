@@ -29,9 +29,8 @@ class PrefixCache:
 
     def forget(self, block):
         block_hash = self._hashes.pop(block, None)
-        if block_hash is not None:
-            if self._blocks.get(block_hash) == [block]:
-                del self._blocks[block_hash]
+        if block_hash is not None and self._blocks.get(block_hash) == [block]:
+            del self._blocks[block_hash]
 
     def hash_of(self, block):
         return self._hashes.get(block)

@@ -7,7 +7,7 @@ from minipaged.memory.prefix_cache import ROOT
 
 def block_hashes(token_ids, block_size, parent=ROOT):
     hashes = []
-    for start in range(0, len(token_ids) - block_size + 1):
+    for start in range(len(token_ids) - block_size + 1):
         tokens = token_ids[start : start + block_size]
         parent = sha256(parent + b"".join(token.to_bytes(8, "little") for token in tokens)).digest()
         hashes.append(parent)

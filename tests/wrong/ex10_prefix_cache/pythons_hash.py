@@ -1,7 +1,5 @@
 # Wrong: Python's hash(), which has a few bits only, stands in the place of SHA-256.
 
-from hashlib import sha256
-
 from minipaged.memory.prefix_cache import ROOT
 
 
