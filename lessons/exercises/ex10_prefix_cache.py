@@ -7,7 +7,7 @@ Goal: find the blocks that hold the beginning of a new prompt already, so that i
     block         a block id, a whole number from 0
     hash          32 bytes that name what a full block holds: its tokens and all tokens before it
     parent        the hash of the block before; ROOT, which is given, for the first block of a text
-    copies        blocks with the same hash. Two sequences that compute the same text at the same time make them
+    copies        blocks with the same hash: the same text was computed twice, say by two sequences in one step
 
 The cache knows nothing of owners, nor of which block is free: it is told of every change by remember and forget.
 
