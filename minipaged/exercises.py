@@ -154,6 +154,17 @@ EXERCISES = {
             difficulty="medium",
             parts=("fork", "make_writable"),
         ),
+        Exercise(
+            id="ex10",
+            topic="prefix_cache",
+            title="find a prompt's beginning in the cache",
+            module="minipaged.memory.prefix_cache",
+            names=("block_hashes", "PrefixCache"),
+            lesson="10_prefix_caching",
+            minutes=30,
+            difficulty="medium",
+            parts=("block_hashes", "prefix_cache"),
+        ),
     )
 }
 

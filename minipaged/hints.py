@@ -117,4 +117,31 @@ HINTS = {
         "block is free, it raises `OutOfBlocks`, and nothing was changed so far. Put the destination into "
         "`table.blocks[logical]`, release `[source]`, and return the pair.",
     ),
+    "ex10": (
+        "`block_hashes`: one loop over the full blocks. What must be carried from one block to the next, so that the "
+        "hash of the third block changes if a token of the first one does?\n\n"
+        "`PrefixCache`: two questions are asked, which hash a block has, and which blocks have a hash. So there are "
+        "two dicts, and they must always say the same. Write `forget` first, and look at both; `remember` can use it. "
+        "`longest_hit` comes last: it only reads.",
+        "`block_hashes`: `range(0, len(token_ids) - block_size + 1, block_size)` are the starts of the full blocks. "
+        "For each, join the parent's hash and 8 bytes for every token, take `sha256(...).digest()`, append it, and let "
+        "it be the parent of the next block. A text of all digits with nothing between the tokens would not do: "
+        "`[1, 23]` and `[12, 3]` have the same digits.\n\n"
+        "`forget`: `dict.pop(block, None)` gives the block's hash, or None if there is none, and then all is done. "
+        "Otherwise take the block out of the list of that hash; its copies stay. `remember`: a block that has this "
+        "very hash is left alone. One that has another must be forgotten first, or a prompt could still hit it for "
+        "what it held before.\n\n"
+        "`longest_hit`: how many tokens may be hit at most? Cut the list to those before you ask for hashes.",
+        "`block_hashes`: `hashes = []`; for each `start`: `tokens = token_ids[start : start + block_size]`; `own = "
+        "b''.join(token.to_bytes(8, 'little') for token in tokens)`; `parent = sha256(parent + own).digest()`; append "
+        "`parent`.\n\n"
+        "`remember`: if `self._hashes.get(block) == block_hash`, return. Then `self.forget(block)`; "
+        "`self._hashes[block] = block_hash`; `self._blocks.setdefault(block_hash, []).append(block)`.\n\n"
+        "`forget`: `block_hash = self._hashes.pop(block, None)`; if it isn't None, `self._blocks[block_hash]"
+        ".remove(block)`, and if that list is empty now, delete the entry. `hash_of`: `self._hashes.get(block)`. "
+        "`clear`: empty both dicts.\n\n"
+        "`longest_hit`: for each hash of `block_hashes(token_ids[:-1], self.block_size)`: `blocks = "
+        "self._blocks.get(block_hash)`; if there are none, stop; else append `blocks[0]`. Without the last token, the "
+        "number of full blocks is just `(len(token_ids) - 1) // block_size`.",
+    ),
 }

@@ -12,6 +12,7 @@ import torch
 from minipaged import learner
 from minipaged.attention import reference
 from minipaged.exercises import EXERCISES
+from minipaged.memory import prefix_cache
 from minipaged.memory.check import check
 from minipaged.serving.engine import Engine
 from minipaged.serving.parts import Parts
@@ -45,6 +46,8 @@ class Mine(Parts):
             parts["attend_one"] = compared(parts["attend_one"])
         if "make_writable" in parts:
             parts["make_writable"] = watched(parts["make_writable"])
+        if "prefix_cache" in parts:
+            parts |= beside_ours(parts["block_hashes"], parts["prefix_cache"])
         return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
 
     @property
@@ -120,6 +123,56 @@ def watched(theirs):
         return pair
 
     return make_writable
+
+
+def beside_ours(block_hashes, their_cache):
+    """A learner's block_hashes and PrefixCache, with minipaged's own beside them: both are told the same, and must find
+    the same blocks. Their hashes may be other bytes, but each must name one text. Raises WrongAnswer.
+    """
+    ours = {prefix_cache.ROOT: prefix_cache.ROOT}  # a hash of theirs -> minipaged's of the same text
+    theirs = dict(ours)  # and the other way round
+
+    def their_hashes(token_ids, block_size, parent=prefix_cache.ROOT):
+        right = prefix_cache.block_hashes(token_ids, block_size, ours[parent])
+        hashes = block_hashes(token_ids, block_size, parent)
+        if not isinstance(hashes, list) or len(hashes) != len(right):
+            raise WrongAnswer(f"block_hashes of {len(token_ids)} tokens gave {hashes!r}: {len(right)} are needed")
+        for found, expected in zip(hashes, right):
+            if ours.setdefault(found, expected) != expected:
+                raise WrongAnswer(f"block_hashes gave {found!r} for two texts: one would be answered for the other")
+            if theirs.setdefault(expected, found) != found:
+                raise WrongAnswer(f"block_hashes gave {found!r} and {theirs[expected]!r} for the same text")
+        return hashes
+
+    class PrefixCache:
+        def __init__(self, block_size):
+            self._theirs, self._ours = their_cache(block_size), prefix_cache.PrefixCache(block_size)
+
+        def longest_hit(self, token_ids):
+            hit, expected = self._theirs.longest_hit(token_ids), self._ours.longest_hit(token_ids)
+            if hit != expected:
+                raise WrongAnswer(f"longest_hit of {len(token_ids)} tokens is {hit!r}, and it must be {expected}")
+            return hit
+
+        def hash_of(self, block):
+            found, expected = self._theirs.hash_of(block), theirs.get(self._ours.hash_of(block))
+            if found != expected:
+                raise WrongAnswer(f"hash_of({block}) is {found!r}, and it must be {expected!r}")
+            return found
+
+        def remember(self, block, block_hash):
+            self._theirs.remember(block, block_hash)
+            self._ours.remember(block, ours[block_hash])
+
+        def forget(self, block):
+            self._theirs.forget(block)
+            self._ours.forget(block)
+
+        def clear(self):
+            self._theirs.clear()
+            self._ours.clear()
+
+    return {"block_hashes": their_hashes, "prefix_cache": PrefixCache}
 
 
 class LearnersEngine(Engine):

@@ -72,7 +72,9 @@ def test_all_of_them_together(folder):
     for exercise_id in EXERCISES:
         write(folder, exercise_id)
     parts = mine()
-    assert parts.yours == "yours: BlockAllocator, BlockTable, attend_one, fork, make_writable"
+    assert (
+        parts.yours == "yours: BlockAllocator, BlockTable, attend_one, fork, make_writable, block_hashes, PrefixCache"
+    )
     assert answers(parts) == answers(None)
 
 
@@ -155,6 +157,99 @@ def test_a_fork_that_the_allocator_was_not_told_of_is_told(folder):
     )
     with pytest.raises(ValueError, match=r"used fork, make_writable: BrokenInvariant: block .* but 2 tables name it"):
         answers(mine())
+
+
+WRONG_HASHES = {
+    "two tokens are one": (
+        "def block_hashes(token_ids, block_size, parent=ROOT):\n"
+        "    token_ids = [5 + place % 4 if each == 9 else each for place, each in enumerate(token_ids)]\n"
+        "    return solved(token_ids, block_size, parent)\n",
+        "gave b.* for two texts: one would be answered for the other",
+    ),
+    "what comes before doesn't count": (
+        "def block_hashes(token_ids, block_size, parent=ROOT):\n"
+        "    starts = range(0, len(token_ids) - block_size + 1, block_size)\n"
+        "    return [solved(token_ids[start : start + block_size], block_size)[0] for start in starts]\n",
+        "gave b.* for two texts",
+    ),
+    "always another hash": (
+        "from itertools import count\nnumbers = count()\n"
+        "def block_hashes(token_ids, block_size, parent=ROOT):\n"
+        "    return [bytes([next(numbers) % 256]) + each[1:] for each in solved(token_ids, block_size, parent)]\n",
+        "gave b.* and b.* for the same text",
+    ),
+    "one too few": (
+        "def block_hashes(token_ids, block_size, parent=ROOT):\n    return solved(token_ids, block_size, parent)[1:]\n",
+        r"block_hashes of \d+ tokens gave \[.*: \d+ are needed",
+    ),
+}
+WRONG_HITS = {
+    "nothing is hit": (
+        "longest_hit(self, token_ids):\n        return []\n",
+        r"longest_hit of \d+ tokens is \[\], and it",
+    ),
+    "the whole prompt is hit": (
+        "longest_hit(self, token_ids):\n        return super().longest_hit([*token_ids, 0])\n",
+        r"longest_hit of 8 tokens is \[\d+, \d+\], and it must be \[\d+\]",
+    ),
+    "the newest copy is hit": (
+        "longest_hit(self, token_ids):\n        hit = super().longest_hit(token_ids)\n"
+        "        newest = {self.hash_of(block): block for block in range(14)}\n"
+        "        return [newest[self.hash_of(block)] for block in hit]\n",
+        r"longest_hit of 8 tokens is \[\d+\], and it must be \[\d+\]",
+    ),
+    "nothing is forgotten": ("forget(self, block):\n        pass\n", r"hash_of\(\d+\) is b.*, and it must be "),
+    "nothing is remembered": (
+        "remember(self, block, block_hash):\n        pass\n",
+        r"hash_of\(\d+\) is None, and it must be b",
+    ),
+    "no hash is known": ("hash_of(self, block):\n        return None\n", r"hash_of\(\d+\) is None, and it must be b"),
+}
+KEEPING = "from minipaged.memory.prefix_cache import ROOT\nsolved = block_hashes\n"
+
+
+def hits(parts):
+    """Answers to prompts of which each is known when it comes: the same one three times, then others."""
+    from minipaged.serving.llm import LLM
+    from minipaged.serving.sequence import SamplingParams
+
+    llm, found = LLM(num_blocks=14, block_size=4, dtype="float64", parts=parts), []
+    params = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
+    block = [5, 6, 7, 8]
+    for prompts in (
+        [block * 2] * 2,
+        [block * 2],
+        [[*block, 9, 9, 9, 9, 1]],
+        [block * 5],
+        [[1, 1, 1] * 16],
+        [block * 2],
+    ):
+        found += [(each.num_cached_tokens, each.outputs[0].token_ids) for each in llm.generate(prompts, params)]
+    return found
+
+
+def test_their_prefix_cache_is_what_runs(folder):
+    text = "class PrefixCache(PrefixCache):\n    def longest_hit(self, token_ids):\n"
+    text += "        forks.append(token_ids)\n        return super().longest_hit(token_ids)\n"
+    write(folder, "ex10", SOLVED["ex10"] + "from test_mine import forks\n" + text)
+    forks.clear()
+    assert hits(mine()) == hits(None)
+    assert [each for each, _ in hits(None)] == [0, 0, 4, 4, 8, 0, 0]
+    assert len(forks) == 7
+
+
+@pytest.mark.parametrize("text, message", WRONG_HASHES.values(), ids=list(WRONG_HASHES))
+def test_hashes_that_would_spoil_a_text_are_told(folder, text, message):
+    write(folder, "ex10", SOLVED["ex10"] + KEEPING + text)
+    with pytest.raises(ValueError, match="while the engine used block_hashes, PrefixCache: WrongAnswer: .*" + message):
+        hits(mine())
+
+
+@pytest.mark.parametrize("text, message", WRONG_HITS.values(), ids=list(WRONG_HITS))
+def test_hits_that_would_spoil_a_text_are_told(folder, text, message):
+    write(folder, "ex10", SOLVED["ex10"] + "class PrefixCache(PrefixCache):\n    def " + text)
+    with pytest.raises(ValueError, match="while the engine used block_hashes, PrefixCache: WrongAnswer: .*" + message):
+        hits(mine())
 
 
 WRONG_TABLE = {

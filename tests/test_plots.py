@@ -75,6 +75,10 @@ FIGURES = {
         lambda p: p.draw_pool(memory(A=9, B=6), TEXTS, "A pool"),
         ["A pool", "free", "fathers", "A●", "[2]", "B▲"],
     ),
+    "cached": (
+        lambda p: p.draw_pool(memory(A=9), TEXTS, "A pool", cached={5: NOVEL[:4]}),
+        ["cached", NOVEL[1], "free", "A●"],
+    ),
     "tables": (lambda p: p.draw_tables(memory(10, A=9, B=13, C=6), TEXTS), ["7", "brought", "13 tokens", "C■", "·"]),
     "tables_of": (
         lambda p: p.draw_tables_of({"A": ([7, 1, 3], 9), "B": ([7, 1], 7)}, 4, 8, {"A": SPEECH, "B": SPEECH}, "Two"),
@@ -220,6 +224,12 @@ def test_blocks_that_are_reserved_but_in_no_table_are_not_called_free(plots):
 
 
 @pytest.mark.slow
+def test_a_cached_block_is_told(plots):
+    picture = plots.draw_pool(memory(3, A=3), {"A": SPEECH}, cached={2: NOVEL[:4]})
+    assert "block 2: in no table, cached, 4 of 4 slots filled; free: 1." in picture.alt
+    assert plots.draw_pool(memory(3, A=3), cached={}).alt == plots.draw_pool(memory(3, A=3)).alt
+
+
 def test_real_steps_and_batches_can_be_drawn(plots):
     torch = pytest.importorskip("torch")
     from minipaged.attention.reference import attention_steps
@@ -239,6 +249,9 @@ def test_real_steps_and_batches_can_be_drawn(plots):
         (lambda p: p.draw_tables_of({"A": ([1], 5)}, 4, 8), "5 tokens don't fit into 1 blocks of 4"),
         (lambda p: p.draw_tables_of({}, 0, 8), "block_size=0"),
         (lambda p: p.draw_pool(memory(A=3), {"A": "Four score"}), "texts="),
+        (lambda p: p.draw_pool(memory(A=3), cached={7: NOVEL[:4]}), "cached block 7: must be in the pool, in no table"),
+        (lambda p: p.draw_pool(memory(A=3), cached={1: NOVEL[:3]}), "cached block 1"),
+        (lambda p: p.draw_pool(memory(A=3), cached={9: NOVEL[:4]}), "cached block 9"),
         (lambda p: p.draw_layout(Layout(64, [Run(0, 32, 8, 14), Run(31, 8, 3, 5)])), "overlap"),
         (lambda p: p.draw_layout(Layout(8, [Run(0, 16, 8, 14)])), "within 8 slots"),
         (lambda p: p.draw_layout(Layout(64, [Run(0, 32, 15, 14)])), "num_tokens"),

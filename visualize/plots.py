@@ -44,11 +44,12 @@ class Pool:
     """Who owns which block, and what stands in it.
 
     tables: {name: (blocks, num_tokens)}. texts: {name: [text of each token, ...]} or None; tokens without a slot are
-    not drawn. counts: the ref_count of each block; None: as many as tables name it. Raises ValueError for tables that
-    don't fit the pool, and for texts of another form.
+    not drawn. counts: the ref_count of each block; None: as many as tables name it. cached: {block: [text of each of
+    its tokens, ...]} of blocks in no table whose content can still be hit. Raises ValueError for tables and cached
+    blocks that don't fit the pool, and for texts of another form.
     """
 
-    def __init__(self, tables, block_size, num_blocks, texts=None, counts=None):
+    def __init__(self, tables, block_size, num_blocks, texts=None, counts=None, cached=None):
         self.block_size = whole("block_size", block_size, least=1)
         self.num_blocks = whole("num_blocks", num_blocks, least=1)
         self.tables, self.texts = tables, {} if texts is None else texts
@@ -64,14 +65,18 @@ class Pool:
                     raise ValueError(f"{name!r}: block {block} is not in this pool: ids run from 0 to {num_blocks - 1}")
                 self.homes[block].append((name, logical))
         self.counts = [len(homes) for homes in self.homes] if counts is None else counts
+        self.cached = {} if cached is None else cached
+        for block, words in self.cached.items():
+            if not (0 <= block < num_blocks and len(words) == block_size) or self.homes[block] or self.counts[block]:
+                raise ValueError(f"cached block {block}: must be in the pool, in no table, and full")
 
     @classmethod
-    def of(cls, memory, texts=None):
+    def of(cls, memory, texts=None, cached=None):
         """The pool of a PagedMemory, or of anything with its sizes, sequences(), table() and allocator.ref_count()."""
         tables = {name: memory.table(name) for name in memory.sequences()}
         plain = {name: (list(table.blocks), table.num_tokens) for name, table in tables.items()}
         counts = [memory.allocator.ref_count(block) for block in range(memory.num_blocks)]
-        return cls(plain, memory.block_size, memory.num_blocks, texts, counts)
+        return cls(plain, memory.block_size, memory.num_blocks, texts, counts, cached)
 
     def words(self, name, logical):
         """A text for each token that lies in a sequence's logical block, "" where it isn't known."""
@@ -82,7 +87,8 @@ class Pool:
 
     def physical_words(self, block):
         """The same of a physical block: those of the owner who has stored most there."""
-        return max((self.words(*home) for home in self.homes[block]), key=len, default=[])
+        known = [token(text) for text in self.cached.get(block, ())]
+        return max((self.words(*home) for home in self.homes[block]), key=len, default=known)
 
     def said(self):
         """The state of all blocks in words."""
@@ -92,19 +98,22 @@ class Pool:
             filled = f"{len(self.physical_words(block))} of {self.block_size} slots filled"
             if homes or self.counts[block]:
                 said.append(f"block {block}: {whose}, {filled}, ref_count {self.counts[block]}")
+            elif block in self.cached:
+                said.append(f"block {block}: in no table, cached, {filled}")
             else:
                 free.append(str(block))
         return "; ".join([*said, f"free: {', '.join(free) or 'none'}"])
 
 
-def draw_pool(memory, texts=None, title=""):
+def draw_pool(memory, texts=None, title="", cached=None):
     """The physical pool, a row for each block: its id, its slots, whose it is and which logical block, its ref_count.
 
     memory: a PagedMemory, or anything with num_blocks, block_size, sequences(), table(seq_id) and allocator.
-    texts: {sequence: [text of each token, ...]}, written into the slots; None: without texts. Raises ValueError for
-    tables that don't fit the pool, and for texts of another form.
+    texts: {sequence: [text of each token, ...]}, written into the slots; None: without texts. cached: the same of
+    blocks in no table that can still be hit, {block: [text of each token, ...]}. Raises ValueError for tables and
+    cached blocks that don't fit the pool, and for texts of another form.
     """
-    pool = Pool.of(memory, texts)
+    pool = Pool.of(memory, texts, cached)
     most = max(map(len, pool.homes))
     columns = 1 if pool.num_blocks <= (20 if pool.texts else 12) or most > 1 or pool.block_size > 4 else 2
     rows, share = -(-pool.num_blocks // columns), (WIDTH - 24 + 20) / columns
@@ -127,15 +136,18 @@ def draw_pool(memory, texts=None, title=""):
             for i, (name, logical) in enumerate(pool.homes[block]):
                 width = canvas.chip(owner + chip * i, y, pool.owners, name)
                 canvas.text(owner + chip * i + width + 3, y, f"[{logical}]", SMALL)
+            if block in pool.cached:
+                canvas.text(owner, y, "cached", SMALL, GREY)
             canvas.text(middle, y, pool.counts[block], SMALL, align="center", bold=pool.counts[block] > 1)
         return canvas.picture(f"A pool of {pool.num_blocks} blocks of {pool.block_size} slots. {pool.said()}.")
 
 
 def draw_block(canvas, x, y, slot, pool, homes, words, is_used):
-    """A block's slots around the height y: coloured where written, a dot where not, dashed if the block is free.
+    """A block's slots around the height y: coloured where written, a dot where not, dashed if nobody owns the block.
 
     homes: its owners. words: for each written slot what stands in it. slot: its width in pixels.
     """
+    is_drawn = is_used or words  # a block that nobody owns has words if it is cached
     top, width = y - BOX / 2, slot * pool.block_size
     names = list(dict.fromkeys(name for name, _ in homes))
     inks = {pool.owners.ink(name) for name in names}
@@ -146,13 +158,13 @@ def draw_block(canvas, x, y, slot, pool, homes, words, is_used):
     inner = [x + offset * slot for offset in range(1, pool.block_size if slot >= 5 else 1)]
     canvas.lines([((at, top), (at, top + BOX)) for at in inner], BLACK if is_used else "#bbbbbb", 0.6)
     canvas.rect(x, top, width, BOX, "none", BLACK if is_used else GREY, 1.2 if is_used else 0.8, dashed=not is_used)
-    for offset in range(pool.block_size if slot >= 12 and is_used else 0):
+    for offset in range(pool.block_size if slot >= 12 and is_drawn else 0):
         middle = x + (offset + 0.5) * slot
         if offset >= len(words):
             canvas.text(middle, y, UNICODE.unwritten, align="center")
         elif slot >= 24:
             canvas.text(middle, y, shorten(words[offset], slot - 4), SMALL, ink, align="center")
-    if not is_used:
+    if not is_drawn:
         canvas.text(x + width / 2, y, "free", SMALL, GREY, align="center", ground=PAPER)
 
 
