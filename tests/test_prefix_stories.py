@@ -1,4 +1,4 @@
-"""The stories of a shared prefix and of a chat: what they say of themselves is true; how a turn goes on from another."""
+"""The stories of a shared prefix and of a chat: what they say of themselves is true; how a turn goes on."""
 
 import re
 from dataclasses import replace
