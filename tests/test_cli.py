@@ -78,6 +78,7 @@ def test_help_tells_the_defaults_of_the_engine():
         SLOW(["generate", *PROMPT, "--num-blocks", "-2000000", "--block-size", "-1"], "num_blocks=-2000000"),
         (["generate", *PROMPT, "--dense", "--attention", "batched"], "--dense with --attention batched"),
         (["generate", *PROMPT, "--dense", "--num-blocks", "9"], "--dense with --num-blocks 9"),
+        (["generate", *PROMPT, "--dense", "--no-prefix-caching"], "--dense with --no-prefix-caching: it has no cache"),
         (["generate", *PROMPT, "--max-toke", "1"], "--max-toke"),
         (["bench"], "decode|bookkeeping"),
         (["bench", "speed"], "bookkeeping"),
@@ -143,6 +144,24 @@ def test_dense_gives_the_tokens_of_the_paged_engine(capsys):
         logprobs = [[each.pop("cumulative_logprob") for each in records] for records in (paged, dense)]
         assert paged == dense
         assert logprobs[0] == pytest.approx(logprobs[1], abs=1e-9)
+
+
+def test_prompts_that_begin_alike(capsys):
+    """The third finds what the first computed, and has the answers of an engine that computes everything."""
+    alike, other = "What say you, " * 9, "To be, or not to be, " * 9
+    prompts = [f"{alike}one", f"{other}two", f"{alike}three"]
+    params, small = {"temperature": 0, "max_tokens": 5}, {"dtype": "float64", "max_num_seqs": 1}
+    runs = [answers(capsys, {**small, "enable_prefix_caching": on}, False, prompts, **params) for on in (True, False)]
+    runs.append(answers(capsys, {"dtype": "float64"}, True, prompts, **params))
+    found = [[each.pop("num_cached_tokens") for each in records] for records in runs]
+    assert [tokens > 0 for tokens in found[0]] == [False, False, True] and found[1] == found[2] == [0, 0, 0]
+    assert found[0][2] % 16 == 0
+    logprobs = [[each.pop("cumulative_logprob") for each in records] for records in runs]
+    assert runs[0] == runs[1] == runs[2] and logprobs[0] == pytest.approx(logprobs[2], abs=1e-9)
+    args = [part for prompt in prompts for part in ("--prompt", prompt)]
+    for option, expected in (("--max-num-seqs=1", found[0]), ("--no-prefix-caching", [0, 0, 0])):
+        status, out, _ = run(*GREEDY, *args, option, "--max-tokens", "2", "--json")
+        assert status == 0 and [json.loads(line)["num_cached_tokens"] for line in out.splitlines()] == expected
 
 
 def test_the_settled_part_of_a_text():

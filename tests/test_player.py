@@ -160,6 +160,9 @@ def test_the_help_fits_and_names_every_key_mark_and_word(size, ink):
         "?",
         "Esc",
         "K and V",
+        "cached",
+        "hit",
+        f"{ink.cached} {ink.cached}5",
         ink.here,
     ):
         assert any(key in row for row in rows), key

@@ -69,20 +69,19 @@ class Camera:
     def _blocks(self, sequences):
         """A record of every block; the last snapshot's own record where nothing changed."""
         memory, filled, cached = self.engine.memory, self.engine.memory.filled(), set(self.engine.memory.cached())
+        hash_of = memory.prefix_cache.hash_of if memory.prefix_cache is not None else lambda block: None
         owners = [()] * memory.num_blocks
         for seq in sequences:
             for block_id in seq.block_table:
                 owners[block_id] += (seq.name,)
         blocks = []
         for i in range(memory.num_blocks):
-            ref_count = memory.allocator.ref_count(i)
-            block_hash = memory.prefix_cache.hash_of(i) if memory.prefix_cache is not None else None
-            known = None if block_hash is None else block_hash[:4].hex()
-            if i in cached:
-                texts = self._contents.get(block_hash, ())
-                block = Block(i, "cached", ref_count, memory.block_size, (), known, texts)
-            else:
-                block = Block(i, "used" if ref_count else "free", ref_count, filled.get(i, 0), owners[i], known)
+            ref_count, whole_hash = memory.allocator.ref_count(i), hash_of(i)
+            state = "used" if ref_count else "cached" if i in cached else "free"
+            num_filled = memory.block_size if state == "cached" else filled.get(i, 0)
+            texts = self._contents.get(whole_hash, ()) if state == "cached" else ()
+            digits = None if whole_hash is None else whole_hash.hex()[:8]
+            block = Block(i, state, ref_count, num_filled, owners[i], digits, texts)
             blocks.append(self._last.blocks[i] if self._last and self._last.blocks[i] == block else block)
         return tuple(blocks)
 

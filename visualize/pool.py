@@ -106,8 +106,8 @@ def draw_cell(scene, block, layout):
         lines = [draw_cached(scene, block, head, layout.width)]
     elif not homes:
         head.append(" free", "dim")
-        was = f", was {was_of(scene, block.id)}" if mark == FREED else ""
-        head.append(was if head.cell_len + len(was) <= layout.width else "")
+        was = was_of(scene, block.id)
+        head.append(f",{was}" if was and head.cell_len + len(f",{was}") <= layout.width else "")
         lines = [fit(head, layout.width, ink)]
     else:
         fill = line(f"{block.filled}/{scene.snapshot.block_size}")
@@ -129,8 +129,7 @@ def draw_cell(scene, block, layout):
 
 def draw_cached(scene, block, head, width):
     """The line of a block that nobody owns and that can be hit: whose it was just now, or its hash, if that fits."""
-    was = f" was {was_of(scene, block.id)}" if scene.mark(block.id) == FREED else ""
-    full = f"{block.filled}/{scene.snapshot.block_size}"
+    was, full = was_of(scene, block.id), f"{block.filled}/{scene.snapshot.block_size}"
     head.append_text(line((" cached ", CACHED)))
     for remark in (was, f" {block.hash}"):
         if remark and head.cell_len + cell_len(remark) + len(full) < width:
@@ -148,9 +147,11 @@ def tiny_owner(scene, block, homes, room):
 
 
 def was_of(scene, block_id):
-    """Whose a block was that has just been freed: one by the label, several by their names."""
-    owners = scene.last_owners(block_id)
-    return scene.label(owners[0].name) if len(owners) == 1 else together(owners, scene.ink)
+    """Whose a block was that has just been freed, if it was anybody's: one by the label, several by their names."""
+    owners = scene.last_owners(block_id) if scene.mark(block_id) == FREED else []
+    if not owners:
+        return ""
+    return f" was {scene.label(owners[0].name) if len(owners) == 1 else together(owners, scene.ink)}"
 
 
 def where(scene, block_id, homes):

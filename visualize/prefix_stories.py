@@ -34,7 +34,7 @@ CHAT = Scenario(
         "some new words. "
         "Watch A2 arrive: it finds the blocks of A1's prompt and those of A1's answer, though A1 has given them up."
     ),
-    after="Every later turn found all the full blocks of the turn before it, and computed no more than what came after.",
+    after="Every later turn found all the full blocks of the turn before it, and computed only what came after them.",
     arrivals=(
         Arrival(0, "A1", "HAMLET:\nWho's there?\nGHOST:\n", 10),
         Arrival(3, "B1", "ROMEO:\nWhat light?\nNURSE:\n", 9),

@@ -112,7 +112,7 @@ def pool_panel(scene, width, height, fill=False):
 def legend(scene, room):
     """What the marks mean and, before that, the copies of this step, in at most `room` cells."""
     owners = f" {SHARED}owners" * (scene.may_share or scene.may_hit)
-    cached = f" {scene.ink.cached}cached" * scene.may_hit  # the first to go: the memory line says it too
+    cached = f" {scene.ink.cached} cached" * scene.may_hit  # the first to go: the memory line says it too
     candidates = [f"{TAKEN}taken {WRITTEN}written{owners} {FREED}freed{more}" for more in (cached, "")]
     candidates.append(f"{TAKEN}taken {WRITTEN}written {FREED}freed")
     marks = line((next((each for each in candidates if cell_len(each) <= room), candidates[-1]), "dim"))
