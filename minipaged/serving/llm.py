@@ -151,6 +151,8 @@ class LLM:
 
 def _demand_kind(params, kinds):
     """A wrong type altogether is the engine's to name; here, the one that belongs to the other verb."""
+    if params is None and kinds is BeamSearchParams:
+        raise ValueError("params=None: must be a BeamSearchParams, which has no default width")
     if isinstance(params, (SamplingParams, BeamSearchParams)) and not isinstance(params, kinds):
         verbs = "SamplingParams are for generate, BeamSearchParams for beam_search"
         raise ValueError(f"params={params!r}: {verbs}")

@@ -70,8 +70,7 @@ class Scheduler:
                 budget = left
             i += 1
 
-        # Who may enter: the waiting in order, none of them past the head. After a preemption nobody: who just had to
-        # yield is the head, and must not be back in the same step.
+        # Who may enter: the waiting in order; after a preemption nobody, or who had to yield would be back at once.
         while self.waiting and not preempted and self._admit(plan, self.waiting[0], budget):
             budget = self._grant(plan, self.running[-1], budget)
         if preempted:
@@ -140,8 +139,7 @@ class Scheduler:
             self._note(KeptWaiting, request.request_id, reason, needed if reason == "blocks" else 0, num_free)
             return False
         first.num_computed_tokens = num_cached
-        if request.num_cached_tokens is None:
-            request.num_cached_tokens = num_cached
+        request.found(num_cached)
         self.waiting.popleft()
         self.running.append(request)
         request.status = Status.RUNNING

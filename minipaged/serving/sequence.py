@@ -191,6 +191,11 @@ class Request:
         self.sequences.append(child)
         return child
 
+    def found(self, num_cached_tokens):
+        """It enters, and so many of its tokens are cached. Only the first time counts: later ones are its own work."""
+        if self.num_cached_tokens is None:
+            self.num_cached_tokens = num_cached_tokens
+
     def mark(self):
         """How far all its sequences have come, for go_back_to."""
         return [sequence.mark() for sequence in self.sequences]

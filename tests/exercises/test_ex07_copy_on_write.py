@@ -6,7 +6,7 @@ The first need only fork, those in the middle only make_writable (the tables the
 from random import Random
 
 from ex07_texts import Texts
-from ex07_world import World
+from ex07_world import Pool, World
 
 from minipaged.memory.allocator import BlockAllocator, OutOfBlocks
 
@@ -112,6 +112,23 @@ def test_owners_one_after_another(impl):
         world = World(impl).open("A", 6).open("B", 6, like="A").open("C", 6, like="A").open("D", 6, like="A")
         for name in order:
             world.make_writable(name, 6)
+
+
+def test_many_owners_and_long_tables(impl):
+    names = "ABCDEFGHIJ"
+    for ids in (range(40), range(39, -1, -1)):  # block 0 is a block like any other: once copied from, once copied to
+        world = World(impl, pool=Pool(ids)).open("A", 118, num_blocks=30)
+        for name in names[1:]:
+            world.open(name, 118, like="A")
+        for name in names:
+            world.make_writable(name, 0 if ids[0] == 0 else 118)
+        world.make_writable("B", 70)
+
+
+def test_many_forks(impl):
+    world = World(impl).open("A", 7)
+    for name in "BCDEFGHIJKLM":
+        world.fork("A", name)
 
 
 def test_it_goes_by_the_owners_of_this_moment(impl):
