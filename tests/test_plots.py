@@ -226,7 +226,7 @@ def test_blocks_that_are_reserved_but_in_no_table_are_not_called_free(plots):
 @pytest.mark.slow
 def test_a_cached_block_is_told(plots):
     picture = plots.draw_pool(memory(3, A=3), {"A": SPEECH}, cached={2: NOVEL[:4]})
-    assert "block 2: in no table, cached, 4 of 4 slots filled; free: 1." in picture.alt
+    assert "block 2: in no table, cached, 4 of 4 slots filled; free: 0." in picture.alt
     assert plots.draw_pool(memory(3, A=3), cached={}).alt == plots.draw_pool(memory(3, A=3)).alt
 
 
