@@ -70,7 +70,7 @@ class Scheduler:
                 budget = left
             i += 1
 
-        # Who may enter: the waiting in order; after a preemption nobody, or who had to yield would be back at once.
+        # Who may enter: the waiting in order, none past the head. After a preemption nobody: the head is who yielded.
         while self.waiting and not preempted and self._admit(plan, self.waiting[0], budget):
             budget = self._grant(plan, self.running[-1], budget)
         if preempted:
