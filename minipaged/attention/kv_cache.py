@@ -1,8 +1,8 @@
 """The bytes of the cache: K and V of every layer, in blocks.
 
 It is told which slots to write and which blocks to copy or swap, and does only that: it never decides which block
-belongs to whom, and it never reads on anyone's behalf. Attention reads `k[layer]` and `v[layer]` through a block table. Lesson 05
-builds it.
+belongs to whom, and it never reads on anyone's behalf. Attention reads `k[layer]` and `v[layer]` through a block table.
+Lesson 05 builds it.
 """
 
 import torch

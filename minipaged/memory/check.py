@@ -51,6 +51,8 @@ def check(memory, shadow=None):
 
     if memory.prefix_cache is not None:
         check_prefix_cache(memory, tables, is_free)
+    if memory.host is not None:
+        check_host(memory.host, tables)
 
     usage = memory.usage()
     within = 0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots - usage.cached_slots
@@ -60,6 +62,21 @@ def check(memory, shadow=None):
     _demand(usage.used_slots + usage.saved_slots == stored, f"all tables together have {stored} tokens, but {usage}")
     shared = sum(named.values()) - len(named)
     _demand(usage.saved_blocks == shared, f"tables name blocks {shared} times more than there are of them, but {usage}")
+
+
+def check_host(host, tables):
+    """The host pool's counts agree with its own tables, and nobody is in both pools."""
+    both = set(host.tables) & set(tables)
+    _demand(not both, f"{sorted(both)}: on the device and in the host pool")
+    free = set(host.free_order())
+    named = Counter(block for table in host.tables.values() for block in table.blocks)
+    for block in range(host.num_blocks):
+        count = host.ref_count(block)
+        _demand(count == named[block], f"host block {block} has ref_count {count}, but {named[block]} tables name it")
+        _demand((count == 0) == (block in free), f"host block {block} has {count} owners and is free: {block in free}")
+    for seq_id, table in host.tables.items():
+        wanted = blocks_for(table.num_tokens, table.block_size)
+        _demand(len(table.blocks) == wanted, f"{seq_id}: {len(table.blocks)} host blocks for {table.num_tokens} tokens")
 
 
 def check_prefix_cache(memory, tables, is_free):
@@ -88,6 +105,7 @@ class ShadowSlots:
 
     def __init__(self):
         self._holds = {}  # slot -> {sequence: position}, several where a block is shared
+        self._host = {}  # host block -> what each of its slots holds, likewise
 
     def write(self, memory, seq_id, start, stop):
         """Positions start .. stop - 1 of a sequence are written into the slots that its table names."""
@@ -104,6 +122,17 @@ class ShadowSlots:
         """A block is copied: whatever the source's slots hold, the destination's hold as well."""
         for offset in range(block_size):
             self._holds[destination * block_size + offset] = dict(self._holds.get(source * block_size + offset, {}))
+
+    def swap_out(self, pairs, block_size):
+        """Blocks are copied to the host pool."""
+        for source, destination in pairs:
+            self._host[destination] = [dict(self._holds.get(source * block_size + i, {})) for i in range(block_size)]
+
+    def swap_in(self, pairs, block_size):
+        """Blocks are copied back."""
+        for source, destination in pairs:
+            for offset, holds in enumerate(self._host[source]):
+                self._holds[destination * block_size + offset] = dict(holds)
 
     def fork(self, parent, child):
         """Whatever the parent's slots hold of it is the child's as well."""

@@ -86,7 +86,7 @@ class ContiguousMemory(BlockMemory):
             max_new_tokens = power_of_two(max_new_tokens)
         return min(num_tokens + max_new_tokens, self.max_model_len)
 
-    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0):
+    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0, num_generated=0):
         """Reserve a run for a sequence if there is one, with extra_blocks blocks free besides. Its table is empty yet.
 
         Returns 0, the number of tokens cached already, or None where there is no room, with nothing changed: too few

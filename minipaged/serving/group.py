@@ -7,6 +7,7 @@ decides. Lesson 07 walks through it. (Paper: section 4.5: sequences of one group
 
 from minipaged.memory.block_table import blocks_for
 from minipaged.serving.plan import Row
+from minipaged.serving.preemption import preempt
 
 
 def refused(request, memory, max_num_seqs):
@@ -83,3 +84,46 @@ def num_computed(request):
 def sample_indices(sequence):
     """The samples for which a due sequence's logits are drawn from: at the end of the prompt all, then its own."""
     return (sequence.index,) if sequence.num_output_tokens else range(sequence.request.num_sequences)
+
+
+def resident(request):
+    """Its sequences that have a table, on the device or in the host pool."""
+    return [sequence for sequence in request.sequences if sequence.num_computed_tokens]
+
+
+def preempt_group(request, memory, swap=False):
+    """As preemption.preempt: all its sequences give up their blocks; what they share is copied once."""
+    sequences = resident(request)
+    if swap and (pairs := memory.swap_out([each.name for each in sequences])) is not None:
+        return pairs
+    for sequence in sequences:
+        preempt(sequence, memory)
+    return []
+
+
+def resume_group(request, memory, extra_blocks=0):
+    """As preemption.resume. By recompute the first sequence enters, for the prompt, and the others are forked there."""
+    first, num_prompt_tokens = unfinished(request)[0], request.num_prompt_tokens
+    if sequences := resident(request):
+        return memory.swap_in([each.name for each in sequences], extra_blocks)
+    num_cached = memory.admit(first.name, first.token_ids[:num_prompt_tokens], request.max_tokens, extra_blocks)
+    if num_cached is None:
+        return None
+    first.num_computed_tokens = num_cached
+    return []
+
+
+def extra_blocks_for(request, block_size):
+    """How many blocks all its known tokens need beyond what memory.admit or swap_in asks room for by itself: those of
+    the sequence that enters, or of one token more for each that comes back."""
+    if len(sequences := resident(request)) > 1:
+        return sum(blocks_to(each.num_tokens, each.num_computed_tokens + 1, block_size) for each in sequences)
+    first, *others = unfinished(request)
+    asked_for = request.num_prompt_tokens if others else first.num_tokens
+    if sequences:
+        asked_for = sequences[0].num_computed_tokens + 1
+    return blocks_wanted(request, block_size) - blocks_for(asked_for, block_size)
+
+
+def blocks_to(num_tokens, num_tokens_before, block_size):
+    return blocks_for(num_tokens, block_size) - blocks_for(num_tokens_before, block_size)

@@ -156,6 +156,11 @@ class Sequence:
         return self.num_tokens - self.request.num_prompt_tokens
 
     @property
+    def num_tokens_left(self):
+        """The most that it may still generate."""
+        return self.request.max_tokens - self.num_output_tokens
+
+    @property
     def output_token_ids(self):
         return self.token_ids[self.request.num_prompt_tokens :]
 
