@@ -15,6 +15,7 @@ BENCHMARKS_TELL = (
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
 PAGED_ONLY = (
     "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching",
+    "preemption", "swap_blocks", "watermark",
 )  # fmt: skip
 
 
@@ -91,6 +92,12 @@ def add_generate(parser):
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
     engine.add_argument("--no-prefix-caching", action="store_const", const=False, dest="enable_prefix_caching",
                         help="compute every prompt from its start, however an earlier one began", **unset)  # fmt: skip
+    engine.add_argument("--preemption", choices=("recompute", "swap"), **unset,
+                        help="what becomes of the blocks of who must yield (default recompute)")  # fmt: skip
+    engine.add_argument("--swap-blocks", type=an_int, metavar="N", **unset,
+                        help="blocks in the host pool, for --preemption swap (default 0)")  # fmt: skip
+    engine.add_argument("--watermark", type=a_float, metavar="W", **unset,
+                        help="the share of the pool left free when a request enters (default 0)")  # fmt: skip
     engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
     engine.add_argument("--mine", action="store_true", help="with your own parts, from the exercises you have solved")
     engine.add_argument("--dense", action="store_true",

@@ -24,8 +24,10 @@ class LLM:
 
     model: "tiny" or the path of a folder. dtype: "float32" or "float64". attention: "batched" or "reference".
     max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. enable_prefix_caching:
-    a prompt that begins as an earlier one did takes the blocks of that beginning, if they are still there. seed: the
-    source of seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is
+    a prompt that begins as an earlier one did takes the blocks of that beginning, if they are still there. preemption:
+    what becomes of the blocks of a request that must yield, "recompute" or "swap", to a pool of swap_blocks blocks in
+    the host's memory. watermark: the share of the pool that is left free when a request enters. seed: the source of
+    seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is
     fastest with 1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with
     NaN, so that a wrong read raises FloatingPointError. parts: what to build from in the place of minipaged's own.
 
@@ -42,6 +44,9 @@ class LLM:
         max_num_seqs=64,
         max_num_batched_tokens=None,
         enable_prefix_caching=True,
+        preemption="recompute",
+        swap_blocks=0,
+        watermark=0.0,
         attention="batched",
         num_threads=1,
         events=True,
@@ -56,19 +61,28 @@ class LLM:
         whole("seed", seed, least=0)
         whole("num_blocks", num_blocks, least=1, most=MAX_SLOTS)
         whole("block_size", block_size, least=1, most=MAX_SLOTS // num_blocks)
+        whole("swap_blocks", swap_blocks, least=0, most=MAX_SLOTS // block_size)
+        if preemption == "swap" and not swap_blocks:
+            raise ValueError("preemption='swap' with swap_blocks=0: must be 1 or more, to have where to swap to")
+        if swap_blocks and preemption != "swap":
+            raise ValueError(
+                f"swap_blocks={swap_blocks} with preemption={preemption!r}: only 'swap' has a use for them"
+            )
         if not isinstance(enable_prefix_caching, bool):
             raise ValueError(f"enable_prefix_caching={enable_prefix_caching!r}: must be True or False")
         with parts.blamed():
-            memory = PagedMemory(num_blocks, block_size, enable_prefix_caching, parts=parts)
+            memory = PagedMemory(
+                num_blocks, block_size, enable_prefix_caching, num_host_blocks=swap_blocks, parts=parts
+            )
         if max_num_batched_tokens is None:
             max_num_batched_tokens = max(512, whole("max_num_seqs", max_num_seqs, least=1))
-        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
+        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
         num_threads = whole("num_threads", num_threads, least=1)
         with torch.inference_mode():  # weights made in it are a little faster to use
             model, tokenizer = load(model, dtype, attention)
         config = model.config
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        cache = KVCache(*shape, dtype=dtype, poison=poison)
+        cache = KVCache(*shape, dtype=dtype, poison=poison, num_host_blocks=swap_blocks)
         torch.set_num_threads(num_threads)
         self.engine = parts.engine(model, tokenizer, cache, scheduler, seed, events)
 
