@@ -73,14 +73,14 @@ class PagedMemory:
     def _longest_hit(self, token_ids):
         return self.prefix_cache.longest_hit(token_ids) if self.prefix_cache is not None else []
 
-    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0):
+    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0, num_generated=0):
         """Open a table for a sequence if there is room for all its known tokens, and extra_blocks more.
 
         The table begins with the blocks of the longest prefix hit. Room is asked for the rest of the whole length, and
         for those hits that nobody owns now, which will no longer be free. Blocks are taken later, by grow, chunk by
         chunk. Returns how many tokens are cached already, or None where there is no room, with nothing changed. Raises
-        ValueError if the sequence has a table, or no tokens. max_new_tokens is for memories that reserve; this one
-        never does.
+        ValueError if the sequence has a table, or no tokens. max_new_tokens and num_generated are for memories that
+        reserve; this one never does.
         """
         if seq_id in self._tables:
             raise ValueError(f"sequence {seq_id!r} is in this memory already")

@@ -133,7 +133,7 @@ class Scheduler:
             token_ids = first.token_ids[: request.num_prompt_tokens] if others else first.token_ids
             extra_blocks = needed - blocks_for(len(token_ids), self.memory.block_size)
             max_new_tokens = request.max_tokens - first.num_output_tokens
-            num_cached = self.memory.admit(first.name, token_ids, max_new_tokens, extra_blocks)
+            num_cached = self.memory.admit(first.name, token_ids, max_new_tokens, extra_blocks, first.num_output_tokens)
             reason = "blocks" if num_cached is None else None
         if reason is not None:
             self._note(KeptWaiting, request.request_id, reason, needed if reason == "blocks" else 0, num_free)
