@@ -150,8 +150,31 @@ class BlocksReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class SwappedOut:
+    """The sequences of a request that had to yield were moved to the host pool. `freed` are the blocks that nobody owns
+    now, in the order they were freed."""
+
+    sequences: tuple
+    pairs: tuple  # (device block, host block), each distinct block once
+    freed: tuple
+    num_free: int  # device blocks, afterwards
+    num_host_free: int  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class SwappedIn:
+    """They are back, in fresh blocks. Who shared blocks shares them again."""
+
+    sequences: tuple
+    pairs: tuple  # (host block, device block)
+    num_free: int  # device blocks, afterwards
+    num_host_free: int  # likewise
+
+
+@dataclass(frozen=True, slots=True)
 class Preempted:
-    """A running request had to yield; its blocks are dropped, its tokens are kept and will be computed again."""
+    """A running request had to yield. Its tokens are kept; its blocks are dropped and their tokens computed again, or
+    they are copied to the host pool and back (SwappedOut follows)."""
 
     request: str
     needed_by: str | None  # who needed blocks (itself, if it was the newest); None: the step broke off

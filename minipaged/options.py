@@ -14,6 +14,10 @@ BENCHMARKS_TELL = (
     "first token with prefix caching and without, or the hits in a trace (a minute)"
 )
 MEMORIES = ("paged", *POLICIES)
+MEMORIES_TELL = (
+    "paged (default), or one run of blocks for each request, reserved when it enters: for the longest that the model "
+    "allows, for the output rounded up to a power of two, or for the output as it is"
+)
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
 CACHE_ONLY = (
     "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "memory",
@@ -92,11 +96,7 @@ def add_generate(parser):
     engine.add_argument("--max-num-seqs", type=an_int, metavar="N", **unset, help="sequences in a step (default 64)")
     engine.add_argument("--max-num-batched-tokens", type=an_int, metavar="N", **unset,
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
-    # fmt: off
-    engine.add_argument("--memory", choices=MEMORIES, **unset,
-                        help="paged (default), or one run of blocks for each request, reserved when it enters: for the "
-                        "longest that the model allows, for the output rounded up to a power of two, or as it is")
-    # fmt: on
+    engine.add_argument("--memory", choices=MEMORIES, **unset, help=MEMORIES_TELL)
     engine.add_argument("--no-prefix-caching", action="store_const", const=False, dest="enable_prefix_caching",
                         help="compute every prompt from its start, however an earlier one began", **unset)  # fmt: skip
     engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")

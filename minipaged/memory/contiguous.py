@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from minipaged.arguments import whole
 from minipaged.events import BlocksReleased, NoRun, Reserved
+from minipaged.memory.block_memory import BlockMemory
 from minipaged.memory.block_table import BlockTable, blocks_for
 from minipaged.memory.buddy import Buddy, power_of_two
-from minipaged.memory.paged import PagedMemory
 from minipaged.memory.reservations import Layout, Run, waste
 from minipaged.memory.usage import Usage
 
@@ -44,13 +44,13 @@ class ContiguousUsage(Usage):
         return self.used_slots
 
 
-class ContiguousMemory(PagedMemory):
+class ContiguousMemory(BlockMemory):
     """A pool of num_blocks blocks of block_size slots, in which each sequence has one run.
 
-    What isn't defined here (table, commit, sequences, filled, take_moved, lookup) is as in PagedMemory. policy says how
-    many slots are reserved, never more than max_model_len, the longest that the model allows: "max" so many always;
-    "pow2" for the prompt and for the output rounded up to a power of two; "oracle" for prompt and output, which only an
-    oracle knows. max_new_tokens stands for the output's length. Raises ValueError for another policy and sizes below 1.
+    policy says how many slots are reserved, never more than max_model_len, the longest that the model allows: "max" so
+    many always; "pow2" for the prompt and for the output rounded up to a power of two; "oracle" for prompt and output,
+    which only an oracle knows. max_new_tokens stands for the output's length. Raises ValueError for another policy and
+    sizes below 1.
     """
 
     def __init__(self, num_blocks, block_size, policy, max_model_len):
@@ -58,7 +58,7 @@ class ContiguousMemory(PagedMemory):
             raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
         self.policy = policy
         self.max_model_len = whole("max_model_len", max_model_len, least=1)
-        super().__init__(num_blocks, block_size, prefix_caching=False)
+        super().__init__(num_blocks, block_size)
 
     def clear(self):
         """Forget every sequence: a fresh pool. It holds even where a call was interrupted halfway."""
@@ -96,10 +96,7 @@ class ContiguousMemory(PagedMemory):
         blocks are free, or they aren't side by side. Raises ValueError if the sequence is here already, has no tokens,
         or may become longer than max_model_len, and unless at least 1 token is the prompt's.
         """
-        if seq_id in self._tables:
-            raise ValueError(f"sequence {seq_id!r} is in this memory already")
-        if not token_ids:
-            raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
+        self._demand_new(seq_id, token_ids)
         num_tokens, max_new_tokens = len(token_ids), whole("max_new_tokens", max_new_tokens, least=0)
         extra_blocks = whole("extra_blocks", extra_blocks, least=0)
         num_generated = whole("num_generated", num_generated, least=0, most=num_tokens - 1)
