@@ -18,13 +18,13 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request can never run: it needs more blocks than the pool has, its prompt fills the context, or it has more
-    sequences than may run together."""
+    """A request can never run: it needs more blocks than the pool has, its prompt fills the context, it has more
+    sequences than may run together, or several in a memory where none can be shared."""
 
     request: str
     num_prompt_tokens: int
     max_tokens: int
-    reason: str  # "pool": needed and allowed count blocks; "context": tokens; "max_num_seqs": sequences
+    reason: str  # "pool": needed and allowed count blocks; "context": tokens; "max_num_seqs" and "memory": sequences
     needed: int
     allowed: int
 
@@ -83,6 +83,28 @@ class PrefixHit:
     num_tokens: int
     num_free_before: int  # how many of these blocks nobody owned: they leave the free queue
     num_free: int  # afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """In contiguous memory, a sequence that enters has a run of neighbouring blocks to itself, filled or not."""
+
+    sequence: str
+    policy: str  # "max", "pow2" or "oracle": how num_slots was found
+    num_slots: int  # that the policy asks for; the rest of the run is what the buddy adds
+    first_block: int
+    num_blocks: int
+    num_free: int  # before
+
+
+@dataclass(frozen=True, slots=True)
+class NoRun:
+    """In contiguous memory, the head of the waiting queue found no free run that is long enough."""
+
+    sequence: str
+    num_blocks: int  # that it needs side by side
+    num_free: int
+    longest: int  # of the free runs
 
 
 @dataclass(frozen=True, slots=True)

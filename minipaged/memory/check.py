@@ -1,4 +1,4 @@
-"""check(memory): every invariant of a paged memory, in one place. Tests call it after every step.
+"""check(memory): every invariant of a memory, paged or contiguous, in one place. Tests call it after every step.
 
 It uses public methods only, so that another allocator or table can be checked as well.
 """
@@ -6,6 +6,7 @@ It uses public methods only, so that another allocator or table can be checked a
 from collections import Counter
 
 from minipaged.memory.block_table import blocks_for
+from minipaged.memory.contiguous import ContiguousMemory
 
 
 class BrokenInvariant(Exception):
@@ -25,9 +26,11 @@ def check(memory, shadow=None):
 
     tables = {seq_id: memory.table(seq_id) for seq_id in memory.sequences()}
     named = Counter(block for table in tables.values() for block in table.blocks)
+    is_contiguous = isinstance(memory, ContiguousMemory)
+    owners, own = (check_runs(memory, tables), "runs hold") if is_contiguous else (named, "tables name")
     for block in range(memory.num_blocks):
         count = allocator.ref_count(block)
-        _demand(count == named[block], f"block {block} has ref_count {count}, but {named[block]} tables name it")
+        _demand(count == owners[block], f"block {block} has ref_count {count}, but {owners[block]} {own} it")
         queue = "in the free queue" if block in is_free else "not in the free queue"
         _demand((count == 0) == (block in is_free), f"block {block} has {count} owners and is {queue}")
     _demand(set(named) <= set(range(memory.num_blocks)), f"a table names a block that isn't in the pool: {set(named)}")
@@ -77,6 +80,27 @@ def check_host(host, tables):
     for seq_id, table in host.tables.items():
         wanted = blocks_for(table.num_tokens, table.block_size)
         _demand(len(table.blocks) == wanted, f"{seq_id}: {len(table.blocks)} host blocks for {table.num_tokens} tokens")
+
+
+def check_runs(memory, tables):
+    """One run a sequence, such as a buddy allocator makes, its table at the front. Block -> in how many runs it is."""
+    runs = memory.runs()
+    _demand(list(runs) == list(tables), f"there are runs of {list(runs)}, but tables of {list(tables)}")
+    for seq_id, run in runs.items():
+        _demand(len(run) & (len(run) - 1) == 0, f"{seq_id}: its run {run} is no power of two long")
+        _demand(run.start % len(run) == 0, f"{seq_id}: its run {run} doesn't begin at a multiple of its length")
+        _demand(run.start >= 0 and run.stop <= memory.num_blocks, f"{seq_id}: its run {run} leaves the pool")
+        table = tables[seq_id].blocks
+        _demand(table == list(run)[: len(table)], f"{seq_id}: its table {table} isn't the beginning of its run {run}")
+    for seq_id, run, slots in zip(runs, runs.values(), memory.layout().runs):
+        _demand(slots.size <= len(run) * memory.block_size, f"{seq_id}: {slots.size} slots aren't in its run {run}")
+    owners = Counter(block for run in runs.values() for block in run)
+    shared = [block for block, count in owners.items() if count > 1]
+    _demand(not shared, f"blocks {shared} are in several runs")
+    usage = memory.usage()
+    columns = usage.states, usage.reserved, usage.internal, usage.rounding, usage.external
+    _demand(min(columns) >= 0 and sum(columns) == usage.total_slots, f"the columns don't add up to the pool: {usage}")
+    return owners
 
 
 def check_prefix_cache(memory, tables, is_free):

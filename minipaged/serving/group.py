@@ -6,6 +6,7 @@ decides. Lesson 07 walks through it. (Paper: section 4.5: sequences of one group
 """
 
 from minipaged.memory.block_table import blocks_for
+from minipaged.memory.contiguous import ContiguousMemory
 from minipaged.serving.plan import Row
 from minipaged.serving.preemption import preempt
 
@@ -17,13 +18,17 @@ def refused(request, memory, max_num_seqs):
     if n > max_num_seqs:
         why = f"{name}={n}: at most max_num_seqs={max_num_seqs} sequences run together, and these must"
         return why, "max_num_seqs", n, max_num_seqs
+    reserves = isinstance(memory, ContiguousMemory)
+    if n > 1 and reserves:
+        return f"{name}={n}: several answers share one prompt in paged memory only; 1 is allowed here", "memory", n, 1
     if memory.fits_ever(num_prompt_tokens, max_tokens, n):
         return None
     needed = memory.blocks_at_most(num_prompt_tokens, max_tokens, n)
+    by_policy = f"a run (memory={memory.policy!r}) of " if reserves else ""
     why = (
         f"the request can never fit: {num_prompt_tokens} prompt tokens and max_tokens={max_tokens}"
-        f"{f' for each of {name}={n} answers' if n > 1 else ''} need {needed} blocks of {memory.block_size}, "
-        f"the pool has {memory.num_blocks}"
+        f"{f' for each of {name}={n} answers' if n > 1 else ''} need {by_policy}{needed} blocks "
+        f"of {memory.block_size}, the pool has {memory.num_blocks}"
     )
     return why, "pool", needed, memory.num_blocks
 
