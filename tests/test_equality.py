@@ -76,7 +76,7 @@ def run(seed, attention, most=1, prefix_caching=False, num_host_blocks=0):
     max_num_seqs = rng.randint(most, 6)
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
     sizes = num_blocks, block_size, max_num_seqs, budget
-    watermark = [0.0, 0.05, 0.3][seed % 3]
+    watermark = [0.0, 0.0, 0.0, 0.05, 0.3][seed % 5]
     engine = CheckedEngine(model, *sizes, Tokenizer(), prefix_caching, num_host_blocks, watermark)
     preempt = rng.choice([0, 0.05, 0.2]) if most > 1 else 0
     requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02, most=most, preempt=preempt)
