@@ -174,6 +174,7 @@ def main(argv=None):
         return
     print(report(cost, rows))
     print(f"\nMeasured: over {runs} steps, median, least, most. Error: fitted against the median.")
+    print("Where the most is several times the least, something else ran on this machine: try again.")
 
 
 def report(cost, rows):
