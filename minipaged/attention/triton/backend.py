@@ -34,7 +34,7 @@ class TritonAttention:
         if len(q) == len(seq_lens) and (query_start_loc.diff() == 1).all():
             num_splits = decode.choose_num_splits(q, k_cache, longest)
             return lambda q, k, v, scale: decode.launch(q, k, v, *tables[:2], scale, num_splits)[0]
-        tiles = prefill.tiles_of(query_start_loc, q.shape[1] // k_cache.shape[2]).to(q.device)
+        tiles = prefill.tiles_of(q, k_cache, query_start_loc)
         return lambda q, k, v, scale: prefill.launch(q, k, v, tiles, *tables, scale)
 
 

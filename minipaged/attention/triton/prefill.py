@@ -76,13 +76,15 @@ def prefill(
     """
     check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
     geometry.check_tile_size(tile_size)
-    tiles = tiles_of(query_start_loc, q.shape[1] // k_cache.shape[2]).to(q.device)
+    tiles = tiles_of(q, k_cache, query_start_loc)
     return launch(q, k_cache, v_cache, tiles, block_tables, seq_lens, query_start_loc, scale, tile_size)
 
 
-def tiles_of(query_start_loc, group):
+def tiles_of(q, k_cache, query_start_loc):
     """geometry.query_tiles as a tensor: [num_tiles, 2] int32, a sequence and its first query."""
-    return torch.tensor(geometry.query_tiles(query_start_loc.tolist(), group), dtype=torch.int32).view(-1, 2)
+    group = q.shape[1] // k_cache.shape[2]
+    tiles = geometry.query_tiles(query_start_loc.tolist(), group, q.dtype == torch.float32)
+    return torch.tensor(tiles, dtype=torch.int32, device=q.device).view(-1, 2)
 
 
 def launch(q, k_cache, v_cache, tiles, block_tables, seq_lens, query_start_loc, scale, tile_size=None):
