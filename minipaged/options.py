@@ -12,6 +12,7 @@ BENCHMARKS_TELL = (
     "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds); the time to the "
     "first token with prefix caching and without, or the hits in a trace (a minute)"
 )
+ATTENTION = ("auto", "batched", "reference", "triton")  # attention.backends has them too, and imports torch
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
 PAGED_ONLY = (
     "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching",
@@ -91,7 +92,9 @@ def add_generate(parser):
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
     engine.add_argument("--no-prefix-caching", action="store_const", const=False, dest="enable_prefix_caching",
                         help="compute every prompt from its start, however an earlier one began", **unset)  # fmt: skip
-    engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
+    engine.add_argument("--attention", choices=ATTENTION, **unset,
+                        help="default auto: triton on a GPU, batched on a CPU")  # fmt: skip
+    engine.add_argument("--device", choices=("cpu", "cuda"), **unset, help="default cpu")
     engine.add_argument("--mine", action="store_true", help="with your own parts, from the exercises you have solved")
     engine.add_argument("--dense", action="store_true",
                         help="no cache: every position computed anew, prompt by prompt; the oracle")  # fmt: skip
@@ -145,5 +148,5 @@ def params_of(args):
 
 def settings_of(args):
     """The keyword arguments of LLM that `generate`'s options give."""
-    settings = {name: getattr(args, name) for name in ("model", "dtype", *PAGED_ONLY) if hasattr(args, name)}
+    settings = {name: getattr(args, name) for name in ("model", "dtype", "device", *PAGED_ONLY) if hasattr(args, name)}
     return settings | {"seed": whole("seed", args.seed, least=0)}

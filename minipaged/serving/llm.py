@@ -5,8 +5,7 @@ from contextlib import contextmanager
 import torch
 
 from minipaged.arguments import MAX_SLOTS, whole
-from minipaged.attention.batched import BatchedAttention
-from minipaged.attention.kv_cache import KVCache
+from minipaged.attention import backends
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.paged import PagedMemory
 from minipaged.model.load import load
@@ -15,14 +14,14 @@ from minipaged.serving.parts import Parts
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams, Status
 
-ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class LLM:
     """A model with a paged KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
 
-    model: "tiny" or the path of a folder. dtype: "float32" or "float64". attention: "batched" or "reference".
+    model: "tiny" or the path of a folder. dtype: "float32" or "float64". device: "cpu" or "cuda". attention: "batched",
+    "reference" or "triton"; "auto" is triton on a GPU and batched on a CPU, where triton would be interpreted.
     max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. enable_prefix_caching:
     a prompt that begins as an earlier one did takes the blocks of that beginning, if they are still there. seed: the
     source of seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is
@@ -42,7 +41,8 @@ class LLM:
         max_num_seqs=64,
         max_num_batched_tokens=None,
         enable_prefix_caching=True,
-        attention="batched",
+        attention="auto",
+        device="cpu",
         num_threads=1,
         events=True,
         poison=False,
@@ -50,7 +50,11 @@ class LLM:
     ):
         parts = parts or Parts()
         dtype = _one_of("dtype", dtype, DTYPES)
-        attention = _one_of("attention", attention, ATTENTION)()
+        _one_of("device", device, {"cpu": None, "cuda": None})
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device='cuda': torch finds no such GPU here; must be 'cpu'")
+        _one_of("attention", attention, dict.fromkeys(backends.NAMES))
+        attention, cache_kind = backends.backend(attention, device, dtype)
         if parts.attend_one:
             attention = ReferenceAttention(parts.attend_one)
         whole("seed", seed, least=0)
@@ -65,10 +69,10 @@ class LLM:
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
         num_threads = whole("num_threads", num_threads, least=1)
         with torch.inference_mode():  # weights made in it are a little faster to use
-            model, tokenizer = load(model, dtype, attention)
+            model, tokenizer = load(model, dtype, attention, device)
         config = model.config
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        cache = KVCache(*shape, dtype=dtype, poison=poison)
+        cache = cache_kind(*shape, dtype=dtype, device=device, poison=poison)
         torch.set_num_threads(num_threads)
         self.engine = parts.engine(model, tokenizer, cache, scheduler, seed, events)
 
