@@ -23,6 +23,7 @@ def needs_no_gpu():
         pytest.skip("there is a GPU, so nothing is interpreted")
 
 
+@pytest.mark.slow
 def test_without_triton_the_rest_works_and_the_loader_says_why():
     code = (
         "import sys; sys.modules['triton'] = None; from minipaged import LLM, SamplingParams;"
