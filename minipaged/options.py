@@ -7,10 +7,11 @@ from minipaged.arguments import MAX_SLOTS, whole
 from minipaged.commandline import Parser, number
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 
-BENCHMARKS = ("decode", "bookkeeping", "prefix")
+BENCHMARKS = ("decode", "bookkeeping", "prefix", "kernels")
 BENCHMARKS_TELL = (
     "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds); the time to the "
-    "first token with prefix caching and without, or the hits in a trace (a minute)"
+    "first token with prefix caching and without, or the hits in a trace (a minute); "
+    "the attention kernels on a GPU"
 )
 ATTENTION = ("auto", "batched", "reference", "triton")  # attention.backends has them too, and imports torch
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")

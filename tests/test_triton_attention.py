@@ -116,7 +116,7 @@ def test_random_mixes(seed):
     check_prefill(make_case(lengths, num_queries, **options), tile_size=tile_size)
 
 
-@pytest.mark.parametrize("num_splits", some_slow([2, 7, 64], [2, 64]))
+@pytest.mark.parametrize("num_splits", some_slow([2, 7, 64], [7, 64]))
 def test_more_splits_than_tiles(num_splits):
     lengths = [0, 1, TILE, num_splits - 1, TILE * (num_splits - 1) % 300, 90]
     case = make_case(lengths)
@@ -151,7 +151,7 @@ def test_where_the_blocks_lie_changes_no_bit():
 
     lengths, num_queries = [30, 5, 1, 17], [1, 1, 1, 17]
     decoded, prefilled = [], []
-    for place_seed in range(3):
+    for place_seed in range(2):
         case = make_case(lengths, block_size=3, place_seed=place_seed)
         decoded.append(decode(case, tile_size=TILE, num_splits=2)[0])
         mixed = make_case(lengths, num_queries, block_size=3, place_seed=place_seed)
