@@ -242,9 +242,11 @@ def test_block_ids_are_widened_before_they_meet_a_stride():
 
     table = torch.tensor([131_072, 10**9], dtype=torch.int32, device=make_case([1]).expected.device)
     out = torch.empty(16, dtype=torch.int64, device=table.device)
-    offsets_kernel[1,](table, out, 16 * 8 * 128, 8 * 128, BLOCK_SIZE=8, TILE=16)
+    offsets_kernel[1,](table, out, 16, 16 * 8 * 128, 8 * 128, BLOCK_SIZE=8, TILE=16)
     expected = [block * 16_384 + slot * 1024 for block in (131_072, 10**9) for slot in range(8)]
     assert out.tolist() == expected
+    offsets_kernel[1,](table, out, 8, 16 * 8 * 128, 8 * 128, BLOCK_SIZE=8, TILE=16)  # the second entry isn't looked up
+    assert out.tolist() == [*expected[:8], *(slot * 1024 for slot in range(8))]
 
 
 @pytest.mark.parametrize(
