@@ -18,13 +18,13 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request can never run: it needs more blocks than the pool has, its prompt fills the context, or it has more
-    sequences than may run together."""
+    """A request can never run: it needs more blocks than the pool has, its prompt fills the context, it has more
+    sequences than may run together, or several in a memory where none can be shared."""
 
     request: str
     num_prompt_tokens: int
     max_tokens: int
-    reason: str  # "pool": needed and allowed count blocks; "context": tokens; "max_num_seqs": sequences
+    reason: str  # "pool": needed and allowed count blocks; "context": tokens; "max_num_seqs" and "memory": sequences
     needed: int
     allowed: int
 
@@ -86,6 +86,28 @@ class PrefixHit:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """In contiguous memory, a sequence that enters has a run of neighbouring blocks to itself, filled or not."""
+
+    sequence: str
+    policy: str  # "max", "pow2" or "oracle": how num_slots was found
+    num_slots: int  # that the policy asks for; the rest of the run is what the buddy adds
+    first_block: int
+    num_blocks: int
+    num_free: int  # before
+
+
+@dataclass(frozen=True, slots=True)
+class NoRun:
+    """In contiguous memory, the head of the waiting queue found no free run that is long enough."""
+
+    sequence: str
+    num_blocks: int  # that it needs side by side
+    num_free: int
+    longest: int  # of the free runs
+
+
+@dataclass(frozen=True, slots=True)
 class Evicted:
     """A sequence took blocks whose content could still have been hit. It can't be from now on."""
 
@@ -128,8 +150,31 @@ class BlocksReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class SwappedOut:
+    """The sequences of a request that had to yield were moved to the host pool. `freed` are the blocks that nobody owns
+    now, in the order they were freed."""
+
+    sequences: tuple
+    pairs: tuple  # (device block, host block), each distinct block once
+    freed: tuple
+    num_free: int  # device blocks, afterwards
+    num_host_free: int  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class SwappedIn:
+    """They are back, in fresh blocks. Who shared blocks shares them again."""
+
+    sequences: tuple
+    pairs: tuple  # (host block, device block)
+    num_free: int  # device blocks, afterwards
+    num_host_free: int  # likewise
+
+
+@dataclass(frozen=True, slots=True)
 class Preempted:
-    """A running request had to yield; its blocks are dropped, its tokens are kept and will be computed again."""
+    """A running request had to yield. Its tokens are kept; its blocks are dropped and their tokens computed again, or
+    they are copied to the host pool and back (SwappedOut follows)."""
 
     request: str
     needed_by: str | None  # who needed blocks (itself, if it was the newest); None: the step broke off

@@ -5,16 +5,24 @@ import argparse
 from minipaged import cli
 from minipaged.arguments import MAX_SLOTS, whole
 from minipaged.commandline import Parser, number
+from minipaged.memory.contiguous import POLICIES
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 
-BENCHMARKS = ("decode", "bookkeeping", "prefix")
+BENCHMARKS = ("decode", "bookkeeping", "prefix", "cost-model")
 BENCHMARKS_TELL = (
     "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds); the time to the "
-    "first token with prefix caching and without, or the hits in a trace (a minute)"
+    "first token with prefix caching and without, or the hits in a trace (a minute); the formula for a step's time, "
+    "fitted to this machine (a minute)"
+)
+MEMORIES = ("paged", *POLICIES)
+MEMORIES_TELL = (
+    "paged (default), or one run of blocks for each request, reserved when it enters: for the longest that the model "
+    "allows, for the output rounded up to a power of two, or for the output as it is"
 )
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
-PAGED_ONLY = (
-    "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching",
+CACHE_ONLY = (
+    "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "memory",
+    "enable_prefix_caching", "preemption", "swap_blocks", "watermark",
 )  # fmt: skip
 
 
@@ -89,8 +97,15 @@ def add_generate(parser):
     engine.add_argument("--max-num-seqs", type=an_int, metavar="N", **unset, help="sequences in a step (default 64)")
     engine.add_argument("--max-num-batched-tokens", type=an_int, metavar="N", **unset,
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
+    engine.add_argument("--memory", choices=MEMORIES, **unset, help=MEMORIES_TELL)
     engine.add_argument("--no-prefix-caching", action="store_const", const=False, dest="enable_prefix_caching",
                         help="compute every prompt from its start, however an earlier one began", **unset)  # fmt: skip
+    engine.add_argument("--preemption", choices=("recompute", "swap"), **unset,
+                        help="what becomes of the blocks of who must yield (default recompute)")  # fmt: skip
+    engine.add_argument("--swap-blocks", type=an_int, metavar="N", **unset,
+                        help="blocks in the host pool, for --preemption swap (default 0)")  # fmt: skip
+    engine.add_argument("--watermark", type=a_float, metavar="W", **unset,
+                        help="the share of the pool left free when a request enters (default 0)")  # fmt: skip
     engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
     engine.add_argument("--mine", action="store_true", help="with your own parts, from the exercises you have solved")
     engine.add_argument("--dense", action="store_true",
@@ -116,13 +131,21 @@ def check_together(parser, args):
     if args.dense and args.mine:
         parser.error("--dense with --mine: --dense has no cache, so none of your parts; leave one of them out")
     if args.dense:
-        for name in PAGED_ONLY:
+        for name in CACHE_ONLY:
             if hasattr(args, name):
                 value = f" {getattr(args, name)}" * (name != "enable_prefix_caching")
                 parser.error(f"--dense with {option(name)}{value}: it has no cache, leave one out")
         for name in ("n", "beam_width"):
             if getattr(args, name, 1) > 1:
                 parser.error(f"--dense with {option(name)} {getattr(args, name)}: it computes one answer to a prompt")
+    if getattr(args, "memory", "paged") != "paged":
+        memory = f"--memory {args.memory}"
+        if args.mine:
+            parser.error(f"--mine with {memory}: your parts build paged memory only, leave one out")
+        for name in ("n", "beam_width"):
+            if getattr(args, name, 1) > 1:
+                asked = f"{option(name)} {getattr(args, name)}"
+                parser.error(f"{asked} with {memory}: answers share a prompt in paged memory only, leave one out")
     # LLM checks this too; here it is answered before torch is imported.
     num_blocks, block_size = getattr(args, "num_blocks", 256), getattr(args, "block_size", 16)
     slots = num_blocks * block_size
@@ -145,5 +168,5 @@ def params_of(args):
 
 def settings_of(args):
     """The keyword arguments of LLM that `generate`'s options give."""
-    settings = {name: getattr(args, name) for name in ("model", "dtype", *PAGED_ONLY) if hasattr(args, name)}
+    settings = {name: getattr(args, name) for name in ("model", "dtype", *CACHE_ONLY) if hasattr(args, name)}
     return settings | {"seed": whole("seed", args.seed, least=0)}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from minipaged.events import BlockCopied, Forked, PrefixHit, Scheduled
+from minipaged.events import BlockCopied, Forked, PrefixHit, Scheduled, SwappedIn, SwappedOut
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
 from minipaged.memory.paged import PagedMemory
 from minipaged.serving.group import sample_indices, unfinished
-from minipaged.serving.plan import Continuation
+from minipaged.serving.plan import Continuation, Plan
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import Request, SamplingParams, Status
 
@@ -21,9 +21,20 @@ def request(name, num_prompt_tokens, max_tokens=100, n=1):
     return Request(name, None, list(range(num_prompt_tokens)), SamplingParams(n=n), max_tokens, seed=0)
 
 
-def scheduler(num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=256, prefix_caching=False, **options):
-    memory = PagedMemory(num_blocks, block_size, prefix_caching, **options)
-    made = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
+def scheduler(
+    num_blocks,
+    block_size,
+    max_num_seqs=8,
+    max_num_batched_tokens=256,
+    prefix_caching=False,
+    num_host_blocks=0,
+    watermark=0.0,
+    **options,
+):
+    """With a host pool, who yields is swapped."""
+    memory = PagedMemory(num_blocks, block_size, prefix_caching, num_host_blocks=num_host_blocks, **options)
+    preemption = "swap" if num_host_blocks else "recompute"
+    made = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
     made.log = made.memory.log = Witness(made.memory, ShadowSlots())
     return made
 
@@ -53,6 +64,18 @@ class Witness(list):
             self.shadow.fork(event.parent, event.child)
         elif isinstance(event, PrefixHit):
             self.shadow.hit(event.sequence, event.blocks, self.memory.block_size)
+        elif isinstance(event, SwappedOut):
+            self.shadow.swap_out(event.pairs, self.memory.block_size)
+        elif isinstance(event, SwappedIn):
+            self.shadow.swap_in(event.pairs, self.memory.block_size)
+
+
+def force_preemption(scheduler):
+    """As if somebody older needed blocks: the newest running request yields, between two steps. Returns the pairs of
+    blocks to swap out."""
+    plan = Plan()
+    scheduler._preempt(plan, scheduler.running[-1], needed_by=None)
+    return plan.swap_out
 
 
 class Drive:
@@ -112,10 +135,16 @@ def check_scheduler(scheduler, shadow=None):
         is_behind = any(lacks(sequence) != 1 for sequence in group)
         if is_behind and request is not scheduler.running[-1]:
             raise BrokenInvariant(f"{request.request_id} hasn't caught up, and another runs behind it")
+    swapped = {}
     for request in scheduler.waiting:
-        computed = [sequence.num_computed_tokens for sequence in request.sequences]
-        if request.status not in (Status.WAITING, Status.PREEMPTED) or any(computed) or not unfinished(request):
+        computed = {each.name: each.num_computed_tokens for each in request.sequences if each.num_computed_tokens}
+        is_right = bool(computed) == (request.status is Status.SWAPPED) and request.status is not Status.RUNNING
+        if not is_right or not unfinished(request):
             raise BrokenInvariant(f"{request.request_id} waits as {request.status} with {computed} tokens computed")
+        swapped |= computed
+    there = {name: table.num_tokens for name, table in memory.host.tables.items()} if memory.host is not None else {}
+    if swapped != there:
+        raise BrokenInvariant(f"swapped are {swapped}, the host pool has {there}")
     for request in (*scheduler.running, *scheduler.waiting):
         if any(sequence.num_computed_tokens for sequence in request.sequences if sequence.finish_reason):
             raise BrokenInvariant(f"{request.request_id}: a finished sequence has tokens computed")

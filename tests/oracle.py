@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import torch
-from harness import Witness, check_scheduler
+from harness import Witness, check_scheduler, force_preemption
 
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
@@ -54,12 +54,15 @@ class CheckedEngine(Engine):
         max_num_batched_tokens=64,
         tokenizer=None,
         prefix_caching=False,
+        num_host_blocks=0,
+        watermark=0.0,
     ):
         config = model.config
-        memory = PagedMemory(num_blocks, block_size, prefix_caching)
+        memory = PagedMemory(num_blocks, block_size, prefix_caching, num_host_blocks=num_host_blocks)
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        cache = KVCache(*shape, dtype=torch.float64, poison=True)
-        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
+        cache = KVCache(*shape, dtype=torch.float64, poison=True, num_host_blocks=num_host_blocks)
+        preemption = "swap" if num_host_blocks else "recompute"
+        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
         super().__init__(Recorder(model), tokenizer, cache, scheduler)
         self.shadow = ShadowSlots()
         self.log = scheduler.log = memory.log = Witness(memory, self.shadow)
@@ -69,7 +72,7 @@ class CheckedEngine(Engine):
     def force_preemption(self):
         """As if somebody older needed blocks: the newest running request yields, between two steps."""
         if self.scheduler.running:
-            self.scheduler._preempt(self.scheduler.running.pop(), needed_by=None)
+            self.cache.swap_out(force_preemption(self.scheduler))
 
     def step(self):
         result = super().step()

@@ -78,7 +78,7 @@ def searched(engine, prompt, *args, **options):
 # What comes out
 
 
-def mix(seed, attention="batched"):
+def mix(seed, attention="batched", num_host_blocks=0):
     """Beam searches, samples and single answers in one engine under pressure -> (engine, its beam searches)."""
     rng = random.Random(seed)
     block_size, max_num_seqs = rng.choice([1, 2, 3, 4, 16]), rng.randint(5, 8)
@@ -87,7 +87,7 @@ def mix(seed, attention="batched"):
     vocab_size = rng.choice([6, 15, 97])  # in a small one, the end of text is often among the likeliest
     engine = checked(
         num_blocks, block_size, rng.randrange(vocab_size), vocab_size, attention, max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=budget, prefix_caching=seed % 2 == 1,
+        max_num_batched_tokens=budget, prefix_caching=seed % 2 == 1, num_host_blocks=num_host_blocks,
     )  # fmt: skip
     preempt, aborts = rng.choice([0, 0.05, 0.2]), rng.choice([0, 0.03])
     accepted, to_arrive = {}, rng.randint(3, 6)
@@ -131,8 +131,8 @@ def demand_together(engine):
             assert len(beams) <= request.params.beam_width
 
 
-def run(seed, attention="batched"):
-    engine, requests = mix(seed, attention)
+def run(seed, attention="batched", num_host_blocks=0):
+    engine, requests = mix(seed, attention, num_host_blocks)
     engine.demand_equals_dense()
     ended = 0
     for request in requests:
@@ -145,7 +145,7 @@ def run(seed, attention="batched"):
 
 @pytest.mark.parametrize("seed", some_slow(range(300), range(8, 300)))
 def test_mixes_equal_dense(seed):
-    run(seed, "reference" if seed % 20 == 19 else "batched")
+    run(seed, "reference" if seed % 20 == 19 else "batched", (0, 0, 6, 200)[seed // 2 % 4])
 
 
 @pytest.mark.slow

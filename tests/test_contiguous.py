@@ -5,19 +5,19 @@ import random
 
 import hypothesis.strategies as st
 import pytest
-from harness import some_slow
+from harness import Drive, Witness, check_scheduler, some_slow
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from minipaged.events import BlocksReleased, BlocksTaken
+from minipaged.events import BlocksReleased, BlocksTaken, NoRun, Reserved
 from minipaged.memory.buddy import Buddy, power_of_two
-from minipaged.memory.check import ShadowSlots
+from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
 from minipaged.memory.contiguous import POLICIES, ContiguousMemory, ContiguousUsage
 from minipaged.memory.paged import PagedMemory
 from minipaged.memory.reservations import Layout, Run
 from minipaged.serving.plan import Continuation
 from minipaged.serving.scheduler import Scheduler
-from minipaged.serving.sequence import Request, SamplingParams
+from minipaged.serving.sequence import Request, SamplingParams, Status
 
 
 def test_powers_of_two():
@@ -307,7 +307,8 @@ class TestVerbs:
             ContiguousMemory(*arguments)
 
     def test_it_has_every_verb_that_paged_memory_has(self):
-        verbs = {name for name in dir(PagedMemory(4, 4)) if not name.startswith("_")}
+        paged = PagedMemory(4, 4)
+        verbs = {name for name in dir(paged) if not name.startswith("_") and callable(getattr(paged, name))}
         verbs |= {"fork", "swap_out", "swap_in", "reset_prefix_cache"}
         assert verbs <= set(dir(memory()))
         assert memory().lookup([1, 2, 3]) == 0
@@ -330,12 +331,111 @@ class TestVerbs:
         append(made, "A", 1)
         made.release("A")
         assert made.log == [
+            Reserved("A", "oracle", 17, 0, 8, 16),
             BlocksTaken("A", 0, False, (0, 1), 8),
             BlocksTaken("A", 2, True, (2,), 8),
             BlocksReleased("A", (7, 6, 5, 4, 3, 2, 1, 0), 16),
         ]
         assert made.take_moved() == ([0, 1, 2], [0, 1, 2, 3, 4, 5, 6, 7])
         assert made.take_moved() == ([], [])
+
+    def test_the_log_tells_that_the_free_blocks_are_not_side_by_side(self):
+        made = memory("oracle", num_blocks=8, block_size=1)
+        for name in "ABCD":
+            admit(made, name, 1, 1)
+        made.release("B")
+        made.release("C")
+        made.log = []
+        assert made.admit("E", [0, 0], 2) is None
+        assert made.log == [NoRun("E", 4, 4, 2)]
+        assert made.allocator.longest == 2
+        assert memory("oracle", num_blocks=13).allocator.longest == 8
+
+    def test_runs_name_every_block_that_is_reserved(self):
+        made = memory("oracle")
+        admit(made, "A", 7, 11)
+        admit(made, "B", 1, 1)
+        assert made.runs() == {"A": range(8), "B": range(8, 9)}
+        assert made.allocator.run(0) == range(8)
+        with pytest.raises(ValueError, match="block 1 is not the first"):
+            made.allocator.run(1)
+
+
+class TestComingBack:
+    def test_who_comes_back_asks_for_the_run_that_it_had(self):
+        """Of Pow2, which rounds up the whole output: 7 + 32 at any time, though 15 + 32 would be asked for anew."""
+        for policy, num_slots in (("max", 64), ("pow2", 39), ("oracle", 32)):
+            for num_generated in range(25):
+                made = memory(policy)
+                tokens = [0] * (7 + num_generated)
+                assert made.admit("A", tokens, 25 - num_generated, num_generated=num_generated) == 0
+                assert made.layout() == Layout(64, [Run(0, num_slots, 0, 31)])
+                check(made)
+
+    @pytest.mark.parametrize("num_generated", [3, -1, 1.5])
+    def test_a_prompt_has_a_token_at_least(self, num_generated):
+        made = memory("pow2")
+        before = everything(made)
+        with pytest.raises(ValueError, match=f"num_generated={num_generated}: must be .* 0 to 2"):
+            made.admit("A", [0] * 3, 5, num_generated=num_generated)
+        assert everything(made) == before
+
+    @pytest.mark.parametrize("policy, num_blocks", [("max", 16), ("pow2", 10), ("oracle", 10)])
+    @pytest.mark.parametrize("when", range(1, 26))
+    def test_a_step_that_breaks_off_leaves_nobody_who_can_never_enter(self, policy, num_blocks, when):
+        """Pow2 reserves 7 + 32 slots, 8 blocks of 5, and the pool has no longer run. Asked anew for 8 tokens more and 8
+        less to come, 15 + 32, it would want one of 16 blocks."""
+        scheduler = Scheduler(memory(policy, num_blocks, block_size=5), 4, 40)
+        scheduler.log = scheduler.memory.log = Witness(scheduler.memory, ShadowSlots())
+        assert scheduler.memory.fits_ever(7, 25) and (policy != "pow2" or not scheduler.memory.fits_ever(15, 17))
+        requests = [Request(name, None, [0] * 7, SamplingParams(max_tokens=25), 25, seed=0) for name in "AB"]
+        for each in requests:
+            scheduler.add(each)
+        drive = Drive(scheduler)
+        for _ in range(when):
+            drive.step()
+        scheduler.schedule()
+        scheduler.start_over([each for each in requests if each.status is not Status.FINISHED])
+        check_scheduler(scheduler)
+        assert drive.run(limit=60) <= 50
+        assert [each.sequences[0].num_output_tokens for each in requests] == [25, 25]
+
+
+class TestCheck:
+    def broken(self, break_it, message):
+        made = memory("oracle")
+        for name in "AB":
+            admit(made, name, 7, 4)
+        check(made)
+        break_it(made)
+        with pytest.raises(BrokenInvariant, match=message):
+            check(made)
+
+    def test_a_consistent_memory(self):
+        made = memory("pow2")
+        check(made)
+        admit(made, "A", 7, 4)
+        made.admit("B", [0], 9)
+        check(made)
+        made.release("A")
+        check(made)
+
+    @pytest.mark.parametrize(
+        "break_it, message",
+        [
+            (lambda made: made.allocator._orders.update({4: 3}), "doesn't begin at a multiple"),
+            (lambda made: made.allocator._orders.update({0: 3}), "several runs"),
+            (lambda made: made.allocator._orders.update({0: 1, 2: 1}), "isn't in|aren't in its run|ref_count"),
+            (lambda made: made.allocator._free[3].clear(), "ref_count 1, but 0 runs hold it"),
+            (lambda made: made.allocator._free[2].update({0: None}), "ref_count 0, but 1 runs hold it"),
+            (lambda made: made._tables.update(A=made._tables["B"]), "isn't the beginning of its run"),
+            (lambda made: made.table("A").blocks.reverse(), "isn't the beginning of its run"),
+            (lambda made: made._runs.update(C=made._runs["A"]), "there are runs of"),
+            (lambda made: setattr(made.table("A"), "num_tokens", 12), "A: 12 tokens fill 3 blocks"),
+        ],
+    )
+    def test_whatever_is_broken_shows(self, break_it, message):
+        self.broken(break_it, message)
 
 
 class ContiguousMachine(RuleBasedStateMachine):
@@ -388,6 +488,8 @@ class ContiguousMachine(RuleBasedStateMachine):
     @invariant()
     def agrees_with_the_model(self):
         memory, size = self.memory, self.memory.block_size
+        check(memory, self.shadow)
+        assert memory.runs() == {name: blocks for name, (*_, blocks) in self.sequences.items()}
         assert memory.sequences() == list(self.sequences)
         for name, (stored, _, _, blocks) in self.sequences.items():
             table = memory.table(name)

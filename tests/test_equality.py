@@ -8,7 +8,7 @@ import random
 import pytest
 from harness import some_slow
 
-from minipaged.events import BlockCopied, Evicted, Forked, Preempted, PrefixHit
+from minipaged.events import BlockCopied, Evicted, Forked, Preempted, PrefixHit, SwappedIn, SwappedOut
 
 
 def workload(rng, engine, vocab_size, longest_prompt, most_tokens, aborts=0.0, most=1, preempt=0.0):
@@ -61,7 +61,10 @@ class Tokenizer:
         return ""
 
 
-def run(seed, attention, most=1, prefix_caching=False):
+HOST_BLOCKS = (0, 5, 0, 200)  # of the workload of a seed, in turn: recompute, swap while there is room, always swap
+
+
+def run(seed, attention, most=1, prefix_caching=False, num_host_blocks=0):
     """One random workload against the dense model -> the events of it. most: the most samples that a request has."""
     from oracle import CheckedEngine, random_model
 
@@ -72,7 +75,9 @@ def run(seed, attention, most=1, prefix_caching=False):
     num_blocks = -(-rng.randint(longest // 2 + 10, longest + 20 * most) // block_size)
     max_num_seqs = rng.randint(most, 6)
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
-    engine = CheckedEngine(model, num_blocks, block_size, max_num_seqs, budget, Tokenizer(), prefix_caching)
+    sizes = num_blocks, block_size, max_num_seqs, budget
+    watermark = [0.0, 0.0, 0.0, 0.05, 0.3][seed % 5]
+    engine = CheckedEngine(model, *sizes, Tokenizer(), prefix_caching, num_host_blocks, watermark)
     preempt = rng.choice([0, 0.05, 0.2]) if most > 1 else 0
     requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02, most=most, preempt=preempt)
     engine.demand_equals_dense()
@@ -86,6 +91,7 @@ def run(seed, attention, most=1, prefix_caching=False):
         was_aborted = any(sequence.finish_reason == "abort" for sequence in request.sequences)
         assert was_aborted or len(request.sequences) == request.params.n
     assert engine.memory.allocator.num_free == num_blocks
+    assert num_host_blocks == 0 or engine.memory.host.num_free == num_host_blocks
     return engine.events
 
 
@@ -95,13 +101,13 @@ CACHING = pytest.mark.parametrize("prefix_caching", [False, True], ids=["", "cac
 @CACHING
 @pytest.mark.parametrize("seed", some_slow(range(200), range(15, 200)))
 def test_batched_equals_dense(seed, prefix_caching):
-    run(seed, "batched", prefix_caching=prefix_caching)
+    run(seed, "batched", 1, prefix_caching, HOST_BLOCKS[seed % 4])
 
 
 @CACHING
 @pytest.mark.parametrize("seed", some_slow(range(1000, 1015), range(1003, 1015)))
 def test_reference_equals_dense(seed, prefix_caching):
-    run(seed, "reference", prefix_caching=prefix_caching)
+    run(seed, "reference", 1, prefix_caching, HOST_BLOCKS[seed % 4])
 
 
 @pytest.mark.slow
@@ -115,7 +121,7 @@ def test_the_workloads_do_preempt():
 @pytest.mark.parametrize("seed", some_slow(range(5000, 5330), range(5006, 5330)))
 def test_samples_equal_dense(seed, prefix_caching):
     """Requests with up to four samples of one prompt, some of them preempted by force between two steps."""
-    run(seed, "batched" if seed % 10 else "reference", most=4, prefix_caching=prefix_caching)
+    run(seed, "batched" if seed % 10 else "reference", 4, prefix_caching, HOST_BLOCKS[seed % 4])
 
 
 @pytest.mark.slow
@@ -149,6 +155,19 @@ def test_the_workloads_of_samples_do_fork_copy_and_preempt():
             num_copied += isinstance(event, BlockCopied)
         num_preempted += len(yielded)
     assert min(num_preempted, num_copied, num_back) >= 10
+
+
+@pytest.mark.slow
+def test_the_workloads_do_swap():
+    """A test of the tests: some find room in the host pool, groups among them, and come back; some do not."""
+    num_out = num_in = num_dropped = num_groups = 0
+    for seed in range(5000, 5040):
+        events = run(seed, "batched", 4, seed % 2 == 1, HOST_BLOCKS[1])
+        num_out += sum(isinstance(event, SwappedOut) for event in events)
+        num_in += sum(isinstance(event, SwappedIn) for event in events)
+        num_groups += sum(isinstance(event, SwappedIn) and len(event.sequences) > 1 for event in events)
+        num_dropped += sum(isinstance(event, Preempted) for event in events)
+    assert min(num_in, num_groups, num_dropped - num_out) >= 10 and num_out >= num_in
 
 
 @CACHING

@@ -6,7 +6,7 @@ Names like test_e16 are fixed scenarios.
 import random
 
 import pytest
-from harness import Drive, check_scheduler, request, scheduler
+from harness import Drive, check_scheduler, force_preemption, request, scheduler
 
 from minipaged.events import (
     Admitted,
@@ -206,7 +206,7 @@ def test_preempted_at_exactly_one_token_over_a_block(own):
     made, drive, group = with_group(13, 4 if own == 1 else 3, max_tokens=5, n=3)
     while group.sequences[0].num_tokens < 5 or len(group.sequences) < 3:
         drive.step()
-    made._preempt(made.running.pop(), needed_by=None)
+    force_preemption(made)
     check_scheduler(made, made.log.shadow)
     assert used(made) == 0
     assert [each.num_tokens for each in group.sequences] == [5, 5, 5]
@@ -220,7 +220,7 @@ def test_nobody_enters_behind_a_group_that_has_yet_to_be_forked():
     made, drive, _ = with_group(40, 6, max_num_seqs=8, max_num_batched_tokens=12)
     for _ in range(4):
         drive.step()
-    made._preempt(made.running.pop(), needed_by=None)
+    force_preemption(made)
     made.add(request("B", 9, 5))
     made.log.clear()
     assert drive.step() == {"A.1": 6}

@@ -120,20 +120,19 @@ def test_p5_the_slots_of_a_table_hold_its_tokens(block_size, prefix_caching):
                     assert (engine.cache.v[layer].flatten(0, 1)[slots] - v).abs().max() <= 1e-9
 
 
-def greedy_outputs(prompts, num_blocks, block_size, max_num_seqs=8, budget=64, preempt=0.0, prefix_caching=False):
+def greedy_outputs(prompts, num_blocks, block_size, max_num_seqs=8, budget=64, preempt=0.0, **options):
     """Run prompts greedily, the newest running request being preempted at random steps. Returns their tokens."""
     from oracle import CheckedEngine, random_model
 
     from minipaged.serving.sequence import SamplingParams
 
-    engine = CheckedEngine(random_model(), num_blocks, block_size, max_num_seqs, budget, prefix_caching=prefix_caching)
+    engine = CheckedEngine(random_model(), num_blocks, block_size, max_num_seqs, budget, **options)
     names = [engine.add(prompt, SamplingParams(temperature=0, max_tokens=14)) for prompt in prompts]
     outputs, rng = {}, random.Random(0)
     while engine.has_unfinished():
         outputs.update((each.request_id, each.outputs[0].token_ids) for each in engine.step().outputs)
-        if engine.scheduler.running and rng.random() < preempt:
-            victim = engine.scheduler.running.pop()
-            engine.scheduler._preempt(victim, needed_by=None)
+        if rng.random() < preempt:
+            engine.force_preemption()
     return [outputs[name] for name in names]
 
 
@@ -152,6 +151,8 @@ def test_p7_greedy_outputs_depend_on_nothing_but_the_prompt():
     assert greedy_outputs(prompts[::-1], 100, 4) == expected[::-1]
     for preempt in (0.1, 0.3):
         assert greedy_outputs(prompts, 100, 4, preempt=preempt) == expected
+    for num_host_blocks in (3, 200):
+        assert greedy_outputs(prompts, 11, 4, preempt=0.3, num_host_blocks=num_host_blocks) == expected
     for num_blocks, block_size, preempt in ((100, 1, 0), (11, 4, 0.1), (13, 4, 0.3), (40, 3, 0.3)):
         twice = greedy_outputs(prompts + prompts, num_blocks, block_size, 4, 8, preempt, prefix_caching=True)
         assert twice == expected + expected

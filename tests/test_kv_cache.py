@@ -38,8 +38,11 @@ def slots(torch, *numbers):
     return torch.tensor(numbers, dtype=torch.int32)
 
 
-def plan(copies=(), handed_out=(), released=()):
-    return SimpleNamespace(copies=list(copies), handed_out=list(handed_out), released=list(released))
+NAMES = ("copies", "handed_out", "released", "swap_out", "swap_in")  # what a Plan says of whole blocks
+
+
+def plan(**lists):
+    return SimpleNamespace(**{name: lists.get(name, []) for name in NAMES})
 
 
 def test_shapes_and_sizes(torch):

@@ -150,8 +150,8 @@ def test_a_memory_that_cannot_be():
         PagedMemory(4, 0)
     with pytest.raises(ValueError, match="prefix_caching=1: must be True or False"):
         PagedMemory(4, 4, prefix_caching=1)
-    with pytest.raises(ValueError, match="num_host_blocks=2"):
-        PagedMemory(4, 4, num_host_blocks=2)
+    with pytest.raises(ValueError, match="num_host_blocks=-1"):
+        PagedMemory(4, 4, num_host_blocks=-1)
 
 
 def test_the_last_token_needs_no_slot():

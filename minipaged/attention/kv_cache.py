@@ -1,8 +1,8 @@
 """The bytes of the cache: K and V of every layer, in blocks.
 
-It is told which slots to write and which blocks to copy, and does only that: it never decides which block belongs to
-whom, and it never reads on anyone's behalf. Attention reads `k[layer]` and `v[layer]` through a block table. Lesson 05
-builds it.
+It is told which slots to write and which blocks to copy or swap, and does only that: it never decides which block
+belongs to whom, and it never reads on anyone's behalf. Attention reads `k[layer]` and `v[layer]` through a block table.
+Lesson 05 builds it.
 """
 
 import torch
@@ -12,7 +12,8 @@ class KVCache:
     """`k[layer]` and `v[layer]`: [num_blocks, block_size, num_kv_heads, head_dim].
 
     Slot s is place s % block_size in block s // block_size. All layers share the block ids: a block is a row of every
-    tensor. `tensors` lists them all, and what is done to whole blocks loops over it, so that none can be forgotten.
+    tensor. `tensors` lists them all, and what is done to whole blocks loops over it, so that none can be forgotten;
+    `host_tensors` are their counterparts in the host's memory, of num_host_blocks blocks.
 
     poison: for tests. Whatever nobody has written yet is NaN, which spreads to the output of whoever reads it. Raises
     ValueError for a size below 1 or a dtype that isn't floating point. (Paper: section 5.1, the first and the third of
@@ -29,20 +30,25 @@ class KVCache:
         dtype=torch.float32,
         device="cpu",
         poison=False,
+        num_host_blocks=0,
     ):
         if min(num_layers, num_blocks, block_size, num_kv_heads, head_dim) < 1:
             raise ValueError(
                 f"num_layers={num_layers}, num_blocks={num_blocks}, block_size={block_size}, "
                 f"num_kv_heads={num_kv_heads}, head_dim={head_dim}: each must be at least 1"
             )
+        if num_host_blocks < 0:
+            raise ValueError(f"num_host_blocks={num_host_blocks}: must be 0 or more")
         if not dtype.is_floating_point:
             raise ValueError(f"dtype={dtype}: K and V are stored as floating point numbers")
         self.num_blocks, self.block_size, self.poison = num_blocks, block_size, poison
+        self.num_host_blocks = num_host_blocks
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
         fill = float("nan") if poison else 0.0
         self.k = [torch.full(shape, fill, dtype=dtype, device=device) for _ in range(num_layers)]
         self.v = [torch.full(shape, fill, dtype=dtype, device=device) for _ in range(num_layers)]
         self.tensors = [*self.k, *self.v]
+        self.host_tensors = [torch.full((num_host_blocks, *shape[1:]), fill, dtype=dtype) for _ in self.tensors]
         # The same memory slot by slot: [num_slots, num_kv_heads, head_dim].
         self._k_slots, self._v_slots = ([tensor.flatten(0, 1) for tensor in side] for side in (self.k, self.v))
 
@@ -89,12 +95,15 @@ class KVCache:
         return write
 
     def apply(self, plan):
-        """Do what a step asks of whole blocks before anything is computed: poison first, then copies.
+        """Do what a step asks of whole blocks before anything is computed: swap out, poison, swap in, copy.
 
-        In that order, because a copy's destination is a block that was just handed out.
+        In that order: what is swapped out is saved before its block is another's, and a block that was just handed out
+        is poisoned before anything is put into it. (A step that swaps out lets nobody in, so host blocks can't clash.)
         """
+        self.swap_out(plan.swap_out)
         if self.poison:
             self.poison_blocks([*plan.handed_out, *plan.released])
+        self.swap_in(plan.swap_in)
         self.copy_blocks(plan.copies)
 
     def copy_blocks(self, pairs):
@@ -103,23 +112,38 @@ class KVCache:
         So (a, b) and (b, c) in one call give b what a held, and c what b held. Raises ValueError for a block that isn't
         there or is the destination of two pairs, with nothing copied.
         """
+        self._move(pairs, self.tensors, self.tensors)
+
+    def swap_out(self, pairs):
+        """pairs: (device block, host block). Copies device blocks to the host. Raises ValueError as copy_blocks."""
+        self._move(pairs, self.tensors, self.host_tensors)
+
+    def swap_in(self, pairs):
+        """pairs: (host block, device block). The way back."""
+        self._move(pairs, self.host_tensors, self.tensors)
+
+    def _move(self, pairs, from_tensors, to_tensors):
+        """One batched copy a tensor, whatever the number of blocks."""
         if not pairs:
             return
-        sources, destinations = map(self._block_index, zip(*pairs))
-        if len(set(destinations.tolist())) < len(pairs):
+        sources, destinations = zip(*pairs)
+        if len(set(destinations)) < len(pairs):
             raise ValueError(f"copies {list(pairs)}: a block can be the destination of only one")
-        for tensor in self.tensors:
-            tensor.index_copy_(0, destinations, tensor.index_select(0, sources))
+        sources, destinations = _index(sources, from_tensors[0]), _index(destinations, to_tensors[0])
+        for source, destination in zip(from_tensors, to_tensors, strict=True):
+            moved = source.index_select(0, sources).to(destination.device)
+            destination.index_copy_(0, destinations, moved)  # not destination[index].copy_: that fills a copy
 
     def poison_blocks(self, ids):
         """Make every number in these blocks NaN."""
-        index = self._block_index(ids)
+        index = _index(ids, self.tensors[0])
         for tensor in self.tensors:
             tensor.index_fill_(0, index, float("nan"))
 
-    def _block_index(self, ids):
-        """Block ids as an index tensor. Raises ValueError for one that isn't in this cache."""
-        for block in ids:
-            if not 0 <= block < self.num_blocks:
-                raise ValueError(f"block {block} is not in this cache: ids run from 0 to {self.num_blocks - 1}")
-        return torch.tensor(ids, dtype=torch.long, device=self.tensors[0].device)
+
+def _index(ids, tensor):
+    """Block ids as an index of this tensor, [len(ids)] int64. Raises ValueError for one that it doesn't have."""
+    for block in ids:
+        if not 0 <= block < len(tensor):
+            raise ValueError(f"block {block} is not in this cache: ids run from 0 to {len(tensor) - 1}")
+    return torch.tensor(ids, dtype=torch.long, device=tensor.device)

@@ -46,16 +46,25 @@ class Buddy:
 
         Returns the ids of its blocks. Raises ValueError, with nothing changed, if no run in use begins there.
         """
-        if start not in self._orders:
-            raise ValueError(f"block {start!r} is not the first of a run in use")
+        blocks = self.run(start)  # raises
         order = self._orders.pop(start)
-        blocks = range(start, start + (1 << order))
         while (buddy := start ^ (1 << order)) in self._free[order]:  # buddies' starts differ in this one bit
             del self._free[order][buddy]
             start = min(start, buddy)
             order += 1
         self._free[order][start] = None
         return blocks
+
+    def run(self, start):
+        """The ids of all blocks of the run in use that begins at `start`: what `free` would give back."""
+        if start not in self._orders:
+            raise ValueError(f"block {start!r} is not the first of a run in use")
+        return range(start, start + (1 << self._orders[start]))
+
+    @property
+    def longest(self):
+        """The length of the longest free run, 0 if there is none: what `allocate` can serve at most."""
+        return max((1 << order for order, starts in enumerate(self._free) if starts), default=0)
 
     @property
     def num_free(self):

@@ -1,4 +1,4 @@
-"""check(memory): every invariant of a paged memory, in one place. Tests call it after every step.
+"""check(memory): every invariant of a memory, paged or contiguous, in one place. Tests call it after every step.
 
 It uses public methods only, so that another allocator or table can be checked as well.
 """
@@ -6,6 +6,7 @@ It uses public methods only, so that another allocator or table can be checked a
 from collections import Counter
 
 from minipaged.memory.block_table import blocks_for
+from minipaged.memory.contiguous import ContiguousMemory
 
 
 class BrokenInvariant(Exception):
@@ -25,9 +26,11 @@ def check(memory, shadow=None):
 
     tables = {seq_id: memory.table(seq_id) for seq_id in memory.sequences()}
     named = Counter(block for table in tables.values() for block in table.blocks)
+    is_contiguous = isinstance(memory, ContiguousMemory)
+    owners, own = (check_runs(memory, tables), "runs hold") if is_contiguous else (named, "tables name")
     for block in range(memory.num_blocks):
         count = allocator.ref_count(block)
-        _demand(count == named[block], f"block {block} has ref_count {count}, but {named[block]} tables name it")
+        _demand(count == owners[block], f"block {block} has ref_count {count}, but {owners[block]} {own} it")
         queue = "in the free queue" if block in is_free else "not in the free queue"
         _demand((count == 0) == (block in is_free), f"block {block} has {count} owners and is {queue}")
     _demand(set(named) <= set(range(memory.num_blocks)), f"a table names a block that isn't in the pool: {set(named)}")
@@ -51,6 +54,8 @@ def check(memory, shadow=None):
 
     if memory.prefix_cache is not None:
         check_prefix_cache(memory, tables, is_free)
+    if memory.host is not None:
+        check_host(memory.host, tables)
 
     usage = memory.usage()
     within = 0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots - usage.cached_slots
@@ -60,6 +65,42 @@ def check(memory, shadow=None):
     _demand(usage.used_slots + usage.saved_slots == stored, f"all tables together have {stored} tokens, but {usage}")
     shared = sum(named.values()) - len(named)
     _demand(usage.saved_blocks == shared, f"tables name blocks {shared} times more than there are of them, but {usage}")
+
+
+def check_host(host, tables):
+    """The host pool's counts agree with its own tables, and nobody is in both pools."""
+    both = set(host.tables) & set(tables)
+    _demand(not both, f"{sorted(both)}: on the device and in the host pool")
+    free = set(host.free_order())
+    named = Counter(block for table in host.tables.values() for block in table.blocks)
+    for block in range(host.num_blocks):
+        count = host.ref_count(block)
+        _demand(count == named[block], f"host block {block} has ref_count {count}, but {named[block]} tables name it")
+        _demand((count == 0) == (block in free), f"host block {block} has {count} owners and is free: {block in free}")
+    for seq_id, table in host.tables.items():
+        wanted = blocks_for(table.num_tokens, table.block_size)
+        _demand(len(table.blocks) == wanted, f"{seq_id}: {len(table.blocks)} host blocks for {table.num_tokens} tokens")
+
+
+def check_runs(memory, tables):
+    """One run a sequence, such as a buddy allocator makes, its table at the front. Block -> in how many runs it is."""
+    runs = memory.runs()
+    _demand(list(runs) == list(tables), f"there are runs of {list(runs)}, but tables of {list(tables)}")
+    for seq_id, run in runs.items():
+        _demand(len(run) & (len(run) - 1) == 0, f"{seq_id}: its run {run} is no power of two long")
+        _demand(run.start % len(run) == 0, f"{seq_id}: its run {run} doesn't begin at a multiple of its length")
+        _demand(run.start >= 0 and run.stop <= memory.num_blocks, f"{seq_id}: its run {run} leaves the pool")
+        table = tables[seq_id].blocks
+        _demand(table == list(run)[: len(table)], f"{seq_id}: its table {table} isn't the beginning of its run {run}")
+    for seq_id, run, slots in zip(runs, runs.values(), memory.layout().runs):
+        _demand(slots.size <= len(run) * memory.block_size, f"{seq_id}: {slots.size} slots aren't in its run {run}")
+    owners = Counter(block for run in runs.values() for block in run)
+    shared = [block for block, count in owners.items() if count > 1]
+    _demand(not shared, f"blocks {shared} are in several runs")
+    usage = memory.usage()
+    columns = usage.states, usage.reserved, usage.internal, usage.rounding, usage.external
+    _demand(min(columns) >= 0 and sum(columns) == usage.total_slots, f"the columns don't add up to the pool: {usage}")
+    return owners
 
 
 def check_prefix_cache(memory, tables, is_free):
@@ -88,6 +129,7 @@ class ShadowSlots:
 
     def __init__(self):
         self._holds = {}  # slot -> {sequence: position}, several where a block is shared
+        self._host = {}  # host block -> what each of its slots holds, likewise
 
     def write(self, memory, seq_id, start, stop):
         """Positions start .. stop - 1 of a sequence are written into the slots that its table names."""
@@ -104,6 +146,17 @@ class ShadowSlots:
         """A block is copied: whatever the source's slots hold, the destination's hold as well."""
         for offset in range(block_size):
             self._holds[destination * block_size + offset] = dict(self._holds.get(source * block_size + offset, {}))
+
+    def swap_out(self, pairs, block_size):
+        """Blocks are copied to the host pool."""
+        for source, destination in pairs:
+            self._host[destination] = [dict(self._holds.get(source * block_size + i, {})) for i in range(block_size)]
+
+    def swap_in(self, pairs, block_size):
+        """Blocks are copied back."""
+        for source, destination in pairs:
+            for offset, holds in enumerate(self._host[source]):
+                self._holds[destination * block_size + offset] = dict(holds)
 
     def fork(self, parent, child):
         """Whatever the parent's slots hold of it is the child's as well."""

@@ -9,10 +9,10 @@ trivial one (neighbouring ids), and the same attention reads both memories. Less
 from dataclasses import dataclass
 
 from minipaged.arguments import whole
-from minipaged.events import BlocksReleased
+from minipaged.events import BlocksReleased, NoRun, Reserved
+from minipaged.memory.block_memory import BlockMemory
 from minipaged.memory.block_table import BlockTable, blocks_for
 from minipaged.memory.buddy import Buddy, power_of_two
-from minipaged.memory.paged import PagedMemory
 from minipaged.memory.reservations import Layout, Run, waste
 from minipaged.memory.usage import Usage
 
@@ -44,13 +44,13 @@ class ContiguousUsage(Usage):
         return self.used_slots
 
 
-class ContiguousMemory(PagedMemory):
+class ContiguousMemory(BlockMemory):
     """A pool of num_blocks blocks of block_size slots, in which each sequence has one run.
 
-    What isn't defined here (table, commit, sequences, filled, take_moved, lookup) is as in PagedMemory. policy says how
-    many slots are reserved, never more than max_model_len, the longest that the model allows: "max" so many always;
-    "pow2" for the prompt and for the output rounded up to a power of two; "oracle" for prompt and output, which only an
-    oracle knows. max_new_tokens stands for the output's length. Raises ValueError for another policy and sizes below 1.
+    policy says how many slots are reserved, never more than max_model_len, the longest that the model allows: "max" so
+    many always; "pow2" for the prompt and for the output rounded up to a power of two; "oracle" for prompt and output,
+    which only an oracle knows. max_new_tokens stands for the output's length. Raises ValueError for another policy and
+    sizes below 1.
     """
 
     def __init__(self, num_blocks, block_size, policy, max_model_len):
@@ -58,7 +58,7 @@ class ContiguousMemory(PagedMemory):
             raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
         self.policy = policy
         self.max_model_len = whole("max_model_len", max_model_len, least=1)
-        super().__init__(num_blocks, block_size, prefix_caching=False)
+        super().__init__(num_blocks, block_size)
 
     def clear(self):
         """Forget every sequence: a fresh pool. It holds even where a call was interrupted halfway."""
@@ -86,29 +86,34 @@ class ContiguousMemory(PagedMemory):
             max_new_tokens = power_of_two(max_new_tokens)
         return min(num_tokens + max_new_tokens, self.max_model_len)
 
-    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0):
+    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0, num_generated=0):
         """Reserve a run for a sequence if there is one, with extra_blocks blocks free besides. Its table is empty yet.
+
+        num_generated: how many of the tokens came after the prompt. Who comes back asks for the run that it had at
+        first: "pow2" rounds up the whole output, or what was fitting once would become too long for the pool.
 
         Returns 0, the number of tokens cached already, or None where there is no room, with nothing changed: too few
         blocks are free, or they aren't side by side. Raises ValueError if the sequence is here already, has no tokens,
-        or may become longer than max_model_len.
+        or may become longer than max_model_len, and unless at least 1 token is the prompt's.
         """
-        if seq_id in self._tables:
-            raise ValueError(f"sequence {seq_id!r} is in this memory already")
-        if not token_ids:
-            raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
+        self._demand_new(seq_id, token_ids)
         num_tokens, max_new_tokens = len(token_ids), whole("max_new_tokens", max_new_tokens, least=0)
         extra_blocks = whole("extra_blocks", extra_blocks, least=0)
+        num_generated = whole("num_generated", num_generated, least=0, most=num_tokens - 1)
         if num_tokens + max_new_tokens > self.max_model_len:
             facts = f"{num_tokens} tokens and max_new_tokens={max_new_tokens}"
             raise ValueError(f"sequence {seq_id!r}: {facts} are more than max_model_len={self.max_model_len}")
-        num_blocks = self.blocks_at_most(num_tokens, max_new_tokens)
-        if num_blocks + extra_blocks > self.allocator.num_free:
-            return None
-        first_block = self.allocator.allocate(num_blocks)
+        num_slots = self._slots(num_tokens - num_generated, max_new_tokens + num_generated)
+        num_blocks, num_free = power_of_two(blocks_for(num_slots, self.block_size)), self.allocator.num_free
+        has_room = num_blocks + extra_blocks <= num_free
+        first_block = self.allocator.allocate(num_blocks) if has_room else None
         if first_block is None:
+            if self.log is not None:
+                self.log.append(NoRun(seq_id, num_blocks, num_free, self.allocator.longest))
             return None
-        num_slots, num_final = self._slots(num_tokens, max_new_tokens), num_tokens + max(max_new_tokens - 1, 0)
+        if self.log is not None:
+            self.log.append(Reserved(seq_id, self.policy, num_slots, first_block, num_blocks, num_free))
+        num_final = num_tokens + max(max_new_tokens - 1, 0)
         self._runs[seq_id] = Run(first_block * self.block_size, num_slots, 0, num_final)
         self._tables[seq_id] = BlockTable(self.block_size)
         return 0
@@ -161,6 +166,10 @@ class ContiguousMemory(PagedMemory):
         """Forget what can be hit. That is nothing, so it is always done: True."""
         return True
 
+    def runs(self):
+        """Sequence -> the ids of the blocks of its run, a range. Those that are in its table come first."""
+        return {seq_id: self.allocator.run(run.start // self.block_size) for seq_id, run in self._runs.items()}
+
     def layout(self):
         """The reservations as they stand, in slots. Blocks that the buddy adds are in none of them."""
         runs = []
@@ -176,3 +185,8 @@ class ContiguousMemory(PagedMemory):
         rounding = sum(-run.size % self.block_size for run in layout.runs)
         allocated = sum(len(table.blocks) for table in self._tables.values()) * self.block_size
         return ContiguousUsage(states, allocated, 0, layout.num_slots, reserved, internal, rounding, outside - rounding)
+
+
+def runs_of(memory):
+    """Sequence -> the blocks of its run. None in a paged memory, where no block waits for anybody."""
+    return memory.runs() if isinstance(memory, ContiguousMemory) else {}

@@ -1,37 +1,35 @@
 """PagedMemory: the verbs with which a scheduler asks for memory, built from an allocator, one block table a sequence,
-copy-on-write between them, and a prefix cache.
+copy-on-write between them, a prefix cache, and a second pool in the host's memory.
 
 A sequence is known by its name only. Each verb either does all that it was asked or changes nothing. Nothing here
 touches K or V: the memory says which slot, the cache holds the bytes.
 """
 
 from minipaged.arguments import whole
-from minipaged.events import BlockCopied, BlocksReleased, BlocksTaken, Evicted, Forked, PrefixHit
+from minipaged.events import BlockCopied, BlocksReleased, Evicted, Forked, PrefixHit
 from minipaged.memory.allocator import BlockAllocator
+from minipaged.memory.block_memory import BlockMemory
 from minipaged.memory.block_table import BlockTable, blocks_for
 from minipaged.memory.copy_on_write import fork, make_writable, num_copies_for
 from minipaged.memory.prefix_cache import PrefixCache, PrefixStats, block_hashes, forget_all, known, remember_full
-from minipaged.memory.usage import filled_of, usage_of
+from minipaged.memory.swap import HostPool, Swapping
 
 
-class PagedMemory:
+class PagedMemory(Swapping, BlockMemory):
     """A pool of num_blocks blocks of block_size slots, shared by all sequences (paper: sections 4.2 and 4.3).
 
     prefix_caching: whether full blocks can be hit by a sequence that begins with the same tokens, also when nobody owns
-    them any more. free_order: as for BlockAllocator. log: a list that events are appended to, or None. parts: has any
-    of `allocator`, `block_table`, `fork`, `make_writable`, `block_hashes` and `prefix_cache`, to use in the place of
-    minipaged's own (serving/parts.py).
+    them any more. free_order: as for BlockAllocator. num_host_blocks: the size of the host pool, 0 for none. parts: has
+    any of `allocator`, `block_table`, `fork`, `make_writable`, `block_hashes` and `prefix_cache`, to use in the place
+    of minipaged's own (serving/parts.py).
 
-    Raises ValueError for sizes below 1 and for what this memory doesn't have (a host pool).
+    Raises ValueError for sizes below 1.
     """
 
     def __init__(self, num_blocks, block_size, prefix_caching=True, free_order=None, num_host_blocks=0, parts=None):
         if not isinstance(prefix_caching, bool):
             raise ValueError(f"prefix_caching={prefix_caching!r}: must be True or False")
-        if num_host_blocks:
-            raise ValueError(f"num_host_blocks={num_host_blocks}: this memory has no host pool; only 0 is allowed")
-        self.block_size = whole("block_size", block_size, least=1)
-        self.num_blocks = whole("num_blocks", num_blocks, least=1)
+        self.num_host_blocks = whole("num_host_blocks", num_host_blocks, least=0)
         self._free_order = free_order
         self._new_allocator = getattr(parts, "allocator", BlockAllocator)
         self._new_table = getattr(parts, "block_table", BlockTable)
@@ -40,17 +38,15 @@ class PagedMemory:
         self._block_hashes = getattr(parts, "block_hashes", block_hashes)
         self._new_prefix_cache = getattr(parts, "prefix_cache", PrefixCache) if prefix_caching else None
         self.prefix_stats = PrefixStats()
-        self.host = None  # there is none yet
-        self.log = None
-        self.clear()
+        super().__init__(num_blocks, block_size)
 
     def clear(self):
         """Forget every sequence: a fresh pool. It holds even where a call was interrupted halfway."""
-        self._tables = {}
+        super().clear()
         self._num_hashed = {}  # seq_id -> how many of its tokens lie in blocks that the prefix cache knows
         self.allocator = self._new_allocator(self.num_blocks, self._free_order)
         self.prefix_cache = self._new_prefix_cache(self.block_size) if self._new_prefix_cache else None
-        self._handed_out, self._released = set(), set()
+        self.host = HostPool(self.num_host_blocks) if self.num_host_blocks else None
 
     def fits_ever(self, num_prompt_tokens, max_tokens, n=1):
         """Could a request with n sequences finish if it had the pool for itself?
@@ -73,19 +69,16 @@ class PagedMemory:
     def _longest_hit(self, token_ids):
         return self.prefix_cache.longest_hit(token_ids) if self.prefix_cache is not None else []
 
-    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0):
+    def admit(self, seq_id, token_ids, max_new_tokens=0, extra_blocks=0, num_generated=0):
         """Open a table for a sequence if there is room for all its known tokens, and extra_blocks more.
 
         The table begins with the blocks of the longest prefix hit. Room is asked for the rest of the whole length, and
         for those hits that nobody owns now, which will no longer be free. Blocks are taken later, by grow, chunk by
         chunk. Returns how many tokens are cached already, or None where there is no room, with nothing changed. Raises
-        ValueError if the sequence has a table, or no tokens. max_new_tokens is for memories that reserve; this one
-        never does.
+        ValueError if the sequence has a table, or no tokens. max_new_tokens and num_generated are for memories that
+        reserve; this one never does.
         """
-        if seq_id in self._tables:
-            raise ValueError(f"sequence {seq_id!r} is in this memory already")
-        if not token_ids:
-            raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
+        self._demand_new(seq_id, token_ids)
         extra_blocks = whole("extra_blocks", extra_blocks, least=0)
         table, hit = self._new_table(self.block_size), self._longest_hit(token_ids)
         free_hits = [block for block in hit if self.allocator.ref_count(block) == 0]
@@ -128,7 +121,7 @@ class PagedMemory:
         if len(requests) == 1:  # nearly every call: one token more, in a last block with room for it and no other owner
             [(seq_id, num_new_tokens)] = requests
             table = self._tables.get(seq_id)
-            has_room = table and num_new_tokens == 1 and table.num_tokens < len(table.blocks) * self.block_size
+            has_room = num_new_tokens == 1 and table and table.num_tokens % self.block_size
             if has_room and self.allocator.ref_count(table.blocks[-1]) == 1:
                 table.num_tokens += 1
                 return []
@@ -164,17 +157,9 @@ class PagedMemory:
             facts = logical, source, destination, owners, self.allocator.num_free
             self.log.append(BlockCopied(seq_id, *facts))
 
-    def _append(self, seq_id, table, blocks):
-        first_logical = len(table.blocks)
-        last_was_full = 0 < table.num_tokens == first_logical * self.block_size
-        table.append_blocks(blocks)
-        self._taken(seq_id, blocks)
-        if self.log is not None:
-            self.log.append(BlocksTaken(seq_id, first_logical, last_was_full, tuple(blocks), self.allocator.num_free))
-
     def _taken(self, seq_id, blocks):
         """Blocks came from the free queue: what they held is lost, whoever could have hit it."""
-        self._handed_out.update(blocks)
+        super()._taken(seq_id, blocks)
         evicted = forget_all(self.prefix_cache, blocks)
         self.prefix_stats.evictions += len(evicted)
         if evicted and self.log is not None:
@@ -190,61 +175,44 @@ class PagedMemory:
         num_slots = table.num_tokens
         if num_computed_tokens != num_slots:
             raise ValueError(f"sequence {seq_id!r}: {num_computed_tokens} tokens computed, but {num_slots} have slots")
-        if self.prefix_cache is not None and num_slots - self._num_hashed[seq_id] >= self.block_size:
+        if self.prefix_cache is not None:
             num_hashed = self._num_hashed[seq_id]
-            self._num_hashed[seq_id] = remember_full(
-                self.prefix_cache, self._block_hashes, table, token_ids, num_hashed
-            )
+            if num_slots - num_hashed >= self.block_size:
+                parts = self.prefix_cache, self._block_hashes
+                self._num_hashed[seq_id] = remember_full(*parts, table, token_ids, num_hashed)
 
     def release(self, seq_id):
         """Close a sequence's table and give up its blocks; those that can be hit are used again last.
 
-        Raises ValueError for a sequence that has none.
+        Raises ValueError for a sequence that has none, here or in the host pool.
         """
+        if self.host is not None and seq_id in self.host.tables:
+            self._num_hashed.pop(seq_id, None)
+            self.host.drop(seq_id)
+            return
+        freed, kept = self._close(seq_id)
+        self._num_hashed.pop(seq_id, None)
+        if self.log is not None:
+            self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free, tuple(kept)))
+
+    def _close(self, seq_id):
+        """Returns the blocks that nobody owns now, and those of them whose content can still be hit."""
         blocks = self.table(seq_id).blocks
         freed = self.allocator.release(blocks, set(known(self.prefix_cache, blocks)))
         kept = known(self.prefix_cache, freed)
         del self._tables[seq_id]
-        self._num_hashed.pop(seq_id, None)
         self._released.update(set(freed).difference(kept))
-        if self.log is not None:
-            self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free, tuple(kept)))
-
-    def table(self, seq_id):
-        """A sequence's block table, to be read only. Raises ValueError for a sequence that has none."""
-        if seq_id not in self._tables:
-            raise ValueError(f"sequence {seq_id!r} is not in this memory")
-        return self._tables[seq_id]
+        return freed, kept
 
     def reset_prefix_cache(self):
         """Forget what can be hit; the order of the free blocks stays. Returns False, with nothing changed, while any
         sequence has a table: blocks that it goes on with would no longer be known by their content."""
-        if self._tables:
+        if self._tables or (self.host is not None and self.host.tables):
             return False
         if self.prefix_cache is not None:
             self.prefix_cache.clear()
         return True
 
-    def take_moved(self):
-        """The blocks handed out since this was last asked, and those freed whose content can't be hit: two lists of
-        ids, ascending. Nobody may read them before they are written."""
-        handed_out, released = sorted(self._handed_out), sorted(self._released)
-        self._handed_out.clear()
-        self._released.clear()
-        return handed_out, released
-
-    def sequences(self):
-        """The names of all sequences that have a table, in the order in which these were opened."""
-        return list(self._tables)
-
-    def filled(self):
-        """Block id -> how many of its slots hold a token, for every block in some table."""
-        return filled_of(self._tables.values(), self.block_size)
-
     def cached(self):
         """The blocks that nobody owns and whose content can still be hit, the next to be lost first."""
         return known(self.prefix_cache, self.allocator.free_order())
-
-    def usage(self):
-        """How the pool's slots are used at this moment; a block named by several tables counts once."""
-        return usage_of(list(self._tables.values()), self.block_size, self.num_blocks, len(self.cached()))

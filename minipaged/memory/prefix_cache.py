@@ -9,12 +9,11 @@ same hash only if they have the same past. Nothing here knows whether a block is
 
 from dataclasses import dataclass
 from hashlib import sha256
-from struct import pack
+from struct import Struct
 
 from minipaged.arguments import whole
 
 ROOT = bytes(32)  # the parent of a text's first block
-BYTES_PER_TOKEN = 8  # a token id that were cut to fewer would meet another one
 
 
 def block_hashes(token_ids, block_size, parent=ROOT):
@@ -28,10 +27,9 @@ def block_hashes(token_ids, block_size, parent=ROOT):
 
 def chain(token_ids, block_size, parent=ROOT):
     """As block_hashes, but one at a time, for whoever may stop early."""
-    num_tokens = len(token_ids) // block_size * block_size
-    packed, width = pack(f"<{num_tokens}q", *token_ids[:num_tokens]), block_size * BYTES_PER_TOKEN
-    for start in range(0, len(packed), width):
-        parent = sha256(parent + packed[start : start + width]).digest()
+    pack = Struct(f"<{block_size}q").pack  # q: 8 bytes, so that no token id is cut and meets another one
+    for stop in range(block_size, len(token_ids) + 1, block_size):
+        parent = sha256(parent + pack(*token_ids[stop - block_size : stop])).digest()
         yield parent
 
 
@@ -63,9 +61,11 @@ class PrefixCache:
 
     def remember(self, block, block_hash):
         """A block holds the content that this hash names, from now on and until it is forgotten."""
-        if self._hashes.get(block) == block_hash:
+        before = self._hashes.get(block)
+        if before == block_hash:
             return  # and it keeps its place among the others
-        self.forget(block)
+        if before is not None:
+            self.forget(block)
         self._hashes[block] = block_hash
         self._blocks.setdefault(block_hash, {})[block] = None
 

@@ -6,7 +6,9 @@ decides. Lesson 07 walks through it. (Paper: section 4.5: sequences of one group
 """
 
 from minipaged.memory.block_table import blocks_for
+from minipaged.memory.contiguous import ContiguousMemory
 from minipaged.serving.plan import Row
+from minipaged.serving.preemption import preempt
 
 
 def refused(request, memory, max_num_seqs):
@@ -16,13 +18,17 @@ def refused(request, memory, max_num_seqs):
     if n > max_num_seqs:
         why = f"{name}={n}: at most max_num_seqs={max_num_seqs} sequences run together, and these must"
         return why, "max_num_seqs", n, max_num_seqs
+    reserves = isinstance(memory, ContiguousMemory)
+    if n > 1 and reserves:
+        return f"{name}={n}: several answers share one prompt in paged memory only; 1 is allowed here", "memory", n, 1
     if memory.fits_ever(num_prompt_tokens, max_tokens, n):
         return None
     needed = memory.blocks_at_most(num_prompt_tokens, max_tokens, n)
+    by_policy = f"a run (memory={memory.policy!r}) of " if reserves else ""
     why = (
         f"the request can never fit: {num_prompt_tokens} prompt tokens and max_tokens={max_tokens}"
-        f"{f' for each of {name}={n} answers' if n > 1 else ''} need {needed} blocks of {memory.block_size}, "
-        f"the pool has {memory.num_blocks}"
+        f"{f' for each of {name}={n} answers' if n > 1 else ''} need {by_policy}{needed} blocks "
+        f"of {memory.block_size}, the pool has {memory.num_blocks}"
     )
     return why, "pool", needed, memory.num_blocks
 
@@ -83,3 +89,46 @@ def num_computed(request):
 def sample_indices(sequence):
     """The samples for which a due sequence's logits are drawn from: at the end of the prompt all, then its own."""
     return (sequence.index,) if sequence.num_output_tokens else range(sequence.request.num_sequences)
+
+
+def resident(request):
+    """Its sequences that have a table, on the device or in the host pool."""
+    return [sequence for sequence in request.sequences if sequence.num_computed_tokens]
+
+
+def preempt_group(request, memory, swap=False):
+    """As preemption.preempt: all its sequences give up their blocks; what they share is copied once."""
+    sequences = resident(request)
+    if swap and (pairs := memory.swap_out([each.name for each in sequences])) is not None:
+        return pairs
+    for sequence in sequences:
+        preempt(sequence, memory)
+    return []
+
+
+def resume_group(request, memory, extra_blocks=0):
+    """As preemption.resume. By recompute the first sequence enters, for the prompt, and the others are forked there."""
+    first, num_prompt_tokens = unfinished(request)[0], request.num_prompt_tokens
+    if sequences := resident(request):
+        return memory.swap_in([each.name for each in sequences], extra_blocks)
+    num_cached = memory.admit(first.name, first.token_ids[:num_prompt_tokens], request.max_tokens, extra_blocks)
+    if num_cached is None:
+        return None
+    first.num_computed_tokens = num_cached
+    return []
+
+
+def extra_blocks_for(request, block_size):
+    """How many blocks all its known tokens need beyond what memory.admit or swap_in asks room for by itself: those of
+    the sequence that enters, or of one token more for each that comes back."""
+    if len(sequences := resident(request)) > 1:
+        return sum(blocks_to(each.num_tokens, each.num_computed_tokens + 1, block_size) for each in sequences)
+    first, *others = unfinished(request)
+    asked_for = request.num_prompt_tokens if others else first.num_tokens
+    if sequences:
+        asked_for = sequences[0].num_computed_tokens + 1
+    return blocks_wanted(request, block_size) - blocks_for(asked_for, block_size)
+
+
+def blocks_to(num_tokens, num_tokens_before, block_size):
+    return blocks_for(num_tokens, block_size) - blocks_for(num_tokens_before, block_size)

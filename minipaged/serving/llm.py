@@ -8,6 +8,7 @@ from minipaged.arguments import MAX_SLOTS, whole
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
+from minipaged.memory.contiguous import POLICIES, ContiguousMemory
 from minipaged.memory.paged import PagedMemory
 from minipaged.model.load import load
 from minipaged.serving.outputs import output_of
@@ -17,17 +18,23 @@ from minipaged.serving.sequence import BeamSearchParams, SamplingParams, Status
 
 ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+MEMORIES = {"paged": None, **{policy: policy for policy in POLICIES}}  # name -> how long runs are reserved
 
 
 class LLM:
-    """A model with a paged KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
+    """A model with a KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
 
     model: "tiny" or the path of a folder. dtype: "float32" or "float64". attention: "batched" or "reference".
-    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. enable_prefix_caching:
-    a prompt that begins as an earlier one did takes the blocks of that beginning, if they are still there. seed: the
-    source of seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is
-    fastest with 1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with
-    NaN, so that a wrong read raises FloatingPointError. parts: what to build from in the place of minipaged's own.
+    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. memory: "paged", or one
+    run of blocks for each request, reserved when it enters: "max" for the model's context, "pow2" for the prompt and
+    max_tokens rounded up to a power of two, "oracle" for both as they are. enable_prefix_caching: a prompt that begins
+    as an earlier one did takes the blocks of that beginning, if they are still there; None: in paged memory, which
+    alone can do that. preemption: what becomes of the blocks of a request that must yield, "recompute" or "swap", to a
+    pool of swap_blocks blocks in the host's memory. watermark: the share of the pool that is left free when a request
+    enters. seed: the source of seeds for requests without one. num_threads: torch's threads in the whole process; the
+    tiny model is fastest with 1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may
+    read with NaN, so that a wrong read raises FloatingPointError. parts: what to build from in the place of minipaged's
+    own.
 
     Raises ValueError for a value that isn't allowed. The pool may have up to 2**20 slots, num_blocks * block_size.
     """
@@ -41,7 +48,11 @@ class LLM:
         seed=0,
         max_num_seqs=64,
         max_num_batched_tokens=None,
-        enable_prefix_caching=True,
+        memory="paged",
+        enable_prefix_caching=None,
+        preemption="recompute",
+        swap_blocks=0,
+        watermark=0.0,
         attention="batched",
         num_threads=1,
         events=True,
@@ -56,19 +67,31 @@ class LLM:
         whole("seed", seed, least=0)
         whole("num_blocks", num_blocks, least=1, most=MAX_SLOTS)
         whole("block_size", block_size, least=1, most=MAX_SLOTS // num_blocks)
-        if not isinstance(enable_prefix_caching, bool):
-            raise ValueError(f"enable_prefix_caching={enable_prefix_caching!r}: must be True or False")
-        with parts.blamed():
-            memory = PagedMemory(num_blocks, block_size, enable_prefix_caching, parts=parts)
+        whole("swap_blocks", swap_blocks, least=0, most=MAX_SLOTS // block_size)
+        policy = _one_of("memory", memory, MEMORIES)
+        if not (enable_prefix_caching is None or isinstance(enable_prefix_caching, bool)):
+            raise ValueError(f"enable_prefix_caching={enable_prefix_caching!r}: must be True, False or None")
+        if policy:
+            _demand_nothing_paged(policy, enable_prefix_caching, preemption, parts)
+        if preemption == "swap" and not swap_blocks:
+            raise ValueError("preemption='swap' with swap_blocks=0: must be 1 or more, to have where to swap to")
+        if swap_blocks and preemption != "swap":
+            raise ValueError(f"swap_blocks={swap_blocks} with preemption={preemption!r}: only 'swap' has use for them")
         if max_num_batched_tokens is None:
             max_num_batched_tokens = max(512, whole("max_num_seqs", max_num_seqs, least=1))
-        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
         num_threads = whole("num_threads", num_threads, least=1)
         with torch.inference_mode():  # weights made in it are a little faster to use
             model, tokenizer = load(model, dtype, attention)
         config = model.config
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        cache = KVCache(*shape, dtype=dtype, poison=poison)
+        if policy:
+            memory = ContiguousMemory(num_blocks, block_size, policy, config.max_model_len)
+        else:
+            caching = enable_prefix_caching is not False
+            with parts.blamed():
+                memory = PagedMemory(num_blocks, block_size, caching, num_host_blocks=swap_blocks, parts=parts)
+        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
+        cache = KVCache(*shape, dtype=dtype, poison=poison, num_host_blocks=swap_blocks)
         torch.set_num_threads(num_threads)
         self.engine = parts.engine(model, tokenizer, cache, scheduler, seed, events)
 
@@ -156,6 +179,17 @@ def _demand_kind(params, kinds):
     if isinstance(params, (SamplingParams, BeamSearchParams)) and not isinstance(params, kinds):
         verbs = "SamplingParams are for generate, BeamSearchParams for beam_search"
         raise ValueError(f"params={params!r}: {verbs}")
+
+
+def _demand_nothing_paged(policy, enable_prefix_caching, preemption, parts):
+    """Raise ValueError for what only a paged memory can do, or be built from."""
+    if preemption == "swap":
+        raise ValueError(f"preemption='swap' with memory={policy!r}: there is a host pool in paged memory only")
+    if enable_prefix_caching:
+        raise ValueError(f"enable_prefix_caching=True with memory={policy!r}: blocks are shared in paged memory only")
+    built_from = ("allocator", "block_table", "fork", "make_writable", "block_hashes", "prefix_cache")
+    if others := [name for name in built_from if getattr(parts, name) is not getattr(Parts, name)]:
+        raise ValueError(f"parts with {', '.join(others)} and memory={policy!r}: these build a paged memory only")
 
 
 def _one_of(name, value, allowed):

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from minipaged.arguments import real, whole
+from minipaged.serving.timeline import Timeline
 
 
 class Status(str, Enum):
-    """Where a request stands. Waiting and preempted requests share one queue."""
+    """Where a request stands. Waiting, preempted and swapped requests share one queue."""
 
     WAITING = "waiting"
     RUNNING = "running"
-    PREEMPTED = "preempted"
+    PREEMPTED = "preempted"  # its blocks are dropped
+    SWAPPED = "swapped"  # they are in the host pool
     FINISHED = "finished"
 
 
@@ -129,6 +131,7 @@ class Sequence:
     num_computed_tokens: int = 0
     cumulative_logprob: float = 0.0  # of the generated tokens, under the model itself
     logprobs: list = field(default_factory=list)  # if asked for: Continuation.logprobs of each generated token
+    token_times: list = field(default_factory=list)  # when each generated token came, on the scheduler's clock
     finish_reason: str | None = None  # "stop", "length", "abort", or "dropped": others were preferred to it
     stop_reason: str | None = None  # the text that stopped it, if one did
 
@@ -142,7 +145,7 @@ class Sequence:
     def go_back_to(self, mark):
         """Take back the tokens that came after a mark was made. What is computed is left to Scheduler.start_over."""
         num_tokens, num_logprobs, self.cumulative_logprob, self.finish_reason, self.stop_reason = mark
-        del self.token_ids[num_tokens:], self.logprobs[num_logprobs:]
+        del self.token_ids[num_tokens:], self.logprobs[num_logprobs:], self.token_times[self.num_output_tokens :]
 
     @property
     def num_tokens(self):
@@ -151,6 +154,11 @@ class Sequence:
     @property
     def num_output_tokens(self):
         return self.num_tokens - self.request.num_prompt_tokens
+
+    @property
+    def num_tokens_left(self):
+        """The most that it may still generate."""
+        return self.request.max_tokens - self.num_output_tokens
 
     @property
     def output_token_ids(self):
@@ -174,6 +182,7 @@ class Request:
     max_tokens: int
     seed: int
     status: Status = Status.WAITING
+    timeline: Timeline = field(default_factory=Timeline, repr=False)
     num_cached_tokens: int | None = None
     sequences: list = field(init=False)
 
@@ -188,6 +197,7 @@ class Request:
         """Add a sequence that has come as far as `parent` has. Its blocks are the memory's business. Returns it."""
         child = Sequence(self, len(self.sequences), list(parent.token_ids))
         child.cumulative_logprob, child.logprobs = parent.cumulative_logprob, list(parent.logprobs)
+        child.token_times = list(parent.token_times)
         self.sequences.append(child)
         return child
 
@@ -203,6 +213,7 @@ class Request:
     def go_back_to(self, marks):
         """Take back what came after the marks were made: forks, and tokens."""
         del self.sequences[len(marks) :]
+        self.timeline.finish = None
         for sequence, mark in zip(self.sequences, marks):
             sequence.go_back_to(mark)
 
