@@ -79,7 +79,7 @@ def spans_of(run):
     for step in run.steps:
         for name in step.preempted:
             preempted_from.setdefault(name, step.start_s)
-        for name, (kind, tokens, gives) in rows_of(step).items():
+        for name, (kind, tokens) in rows_of(step).items():
             until, before = last[name]
             fill_gap(spans[name], until, before, step.start_s, preempted_from.pop(name, None))
             row = spans[name]
@@ -93,11 +93,11 @@ def spans_of(run):
 
 
 def rows_of(step):
-    """{request: (kind, tokens computed, tokens generated)}: a request with several sequences is one row."""
+    """{request: (kind, tokens computed)}: a request with several sequences is one row."""
     rows = {}
     for work in step.work:
-        kind, tokens, gives = rows.get(work.request, (work.kind, 0, 0))
-        rows[work.request] = kind, tokens + work.num_tokens, gives + work.gives
+        kind, tokens = rows.get(work.request, (work.kind, 0))
+        rows[work.request] = kind, tokens + work.num_tokens
     return rows
 
 

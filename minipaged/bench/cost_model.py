@@ -63,7 +63,7 @@ class CostModel:
         """One step of a scheduler: its rows, and the blocks that it swaps."""
         num_tokens = sum(row.num_tokens for row in plan.rows)
         context = sum(row.start + row.num_tokens for row in plan.rows)
-        swapped = len(getattr(plan, "swap_out", ())) + len(getattr(plan, "swap_in", ()))
+        swapped = len(plan.swap_out) + len(plan.swap_in)
         return self.step_seconds(len(plan.rows), num_tokens, context) + self.swap_seconds(swapped, block_size)
 
 

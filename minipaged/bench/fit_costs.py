@@ -112,23 +112,27 @@ def fit(steps):
     """The five numbers that explain measured steps best: a dict of TERMS, in ms, none negative.
 
     steps: [(rows, tokens, context, ms), ...]. Least squares of the relative errors, so that short steps count as much
-    as long ones. max(weights, token * tokens) bends at weights / token tokens, where least squares can't look: every
-    bend among the measured numbers of tokens is tried, and between them. Raises ValueError for fewer steps than terms.
+    as long ones. max(weights, token * tokens) bends at weights / token tokens, which least squares can't find: many
+    bends are tried. Raises ValueError for fewer steps than terms.
     """
     if len(steps) < len(TERMS):
         raise ValueError(f"{len(steps)} measured steps: at least {len(TERMS)} are needed for {len(TERMS)} numbers")
     import numpy as np
 
     rows, tokens, context, ms = np.array(steps, dtype=float).T
-    known = np.unique(tokens)
-    bends = [0.0, *known, *np.concatenate([np.linspace(a, b, 18)[1:-1] for a, b in itertools.pairwise(known)] or [[]])]
-    best = None
-    for bend in sorted(bends):
+
+    def solve(bend):
         columns = np.stack([np.ones_like(ms), rows, np.maximum(bend, tokens), context], axis=1) / ms[:, None]
-        error, found = least_squares(columns, np.ones_like(ms))
-        if best is None or error < best[0] * (1 - 1e-9):  # of equally good ones, the earliest bend
-            best = error, bend, found
-    _, bend, (step, row, token, per_key) = best
+        return least_squares(columns, np.ones_like(ms))
+
+    bends = [0.0, *np.unique(tokens)]
+    for _ in range(3):  # a grid between the measured numbers of tokens, then two finer ones around the best
+        bends = np.unique(np.concatenate([np.linspace(a, b, 12) for a, b in itertools.pairwise(bends)]))
+        errors = [solve(bend)[0] for bend in bends]
+        # Of equally good ones the first: a bend below all that was measured explains nothing.
+        best = next(i for i, error in enumerate(errors) if error <= min(errors) * (1 + 1e-9) + 1e-18)
+        bend, bends = bends[best], bends[max(0, best - 1) : best + 2]
+    step, row, token, per_key = solve(bend)[1]
     return dict(zip(TERMS, map(float, (step, row, bend * token, token, per_key))))
 
 
@@ -170,6 +174,7 @@ def main(argv=None):
         return
     print(report(cost, rows))
     print(f"\nMeasured: over {runs} steps, median, least, most. Error: fitted against the median.")
+    print("Where the most is several times the least, something else ran on this machine: try again.")
 
 
 def report(cost, rows):

@@ -150,8 +150,7 @@ def run(scheduler, arrivals, cost, clock=None, name="run"):
         arrive(end)
         clock.advance_to(end)
         scheduler.commit(plan, continuations, [reason(each) for each in continuations])
-        swapped = len(getattr(plan, "swap_out", ())) + len(getattr(plan, "swap_in", ()))
-        result.steps.append(Step(start, end, work, preempted, swapped))
+        result.steps.append(Step(start, end, work, preempted, len(plan.swap_out) + len(plan.swap_in)))
         for row in plan.rows:
             if row.sequence.request.status is Status.FINISHED:
                 result.finishes[row.sequence.request.request_id] = end
