@@ -155,6 +155,16 @@ EXERCISES = {
             parts=("fork", "make_writable"),
         ),
         Exercise(
+            id="ex08",
+            topic="scheduler",
+            title="who continues, who enters",
+            module="minipaged.serving.ample",
+            names=("schedule",),
+            lesson="08_scheduler",
+            minutes=25,
+            difficulty="medium",
+        ),
+        Exercise(
             id="ex10",
             topic="prefix_cache",
             title="find a prompt's beginning in the cache",

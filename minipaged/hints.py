@@ -117,6 +117,24 @@ HINTS = {
         "block is free, it raises `OutOfBlocks`, and nothing was changed so far. Put the destination into "
         "`table.blocks[logical]`, release `[source]`, and return the pair.",
     ),
+    "ex08": (
+        "Write two loops that never meet: one over `running`, one that takes from `waiting`. What do they have in "
+        "common? Each turn makes one row, and spends some of the budget. How much is left must be known from turn to "
+        "turn, also from the one loop to the other.\n\n"
+        "Whether a sequence decodes or is in the middle of its prompt need never be asked: what it lacks tells both.",
+        "A turn, in both loops: the sequence lacks `num_tokens - num_computed_tokens`. It gets that or what is left of "
+        "the budget, the smaller of the two: that one `min` is all there is to chunked prompts. Append the row, and "
+        "subtract what it got from the budget.\n\n"
+        "The second loop needs three things to be true before each turn: somebody waits, something is left of the "
+        "budget, and fewer than `max_num_seqs` run. `waiting.popleft()` takes the head. Append it to `running` at "
+        "once: then `len(running)` counts it the next time.",
+        "`rows = []`. For each sequence of `running`: `start = sequence.num_computed_tokens`; "
+        "`num_tokens = min(sequence.num_tokens - start, budget)`; append `(sequence, start, num_tokens)` to `rows`; "
+        "subtract `num_tokens` from `budget`.\n\n"
+        "`while waiting and budget > 0 and len(running) < max_num_seqs`: `sequence = waiting.popleft()`; "
+        "`running.append(sequence)`; then the same four lines as above. Return `rows`. Nobody who runs can get 0 "
+        "tokens: all but the last need 1 each, and the budget is at least `max_num_seqs`.",
+    ),
     "ex10": (
         "`block_hashes`: one loop over the full blocks. What must be carried from one block to the next, so that the "
         "hash of the third block changes if a token of the first one does?\n\n"

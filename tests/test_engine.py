@@ -691,7 +691,7 @@ def test_outputs_tell_when_their_tokens_came_and_what_pressure_cost():
             assert len(answer.token_times) == 12 and answer.token_times == sorted(answer.token_times)
             assert timeline.arrival <= timeline.first_scheduled <= answer.token_times[0]
             assert answer.token_times[-1] <= timeline.finish
-    assert answers[0] == answers[1] == answers[2]
+    assert len({str([output.outputs[0].token_ids for output in outputs]) for outputs in answers}) == 1
     (*_, swapped), (*_, dropped), (*_, ample) = answers
     counts = [
         (each.timeline.num_preemptions, each.timeline.num_swapped_blocks > 0, each.timeline.num_recomputed_tokens > 0)

@@ -1,0 +1,18 @@
+# Wrong: a prompt gets at most 16 tokens in a step, whatever is left of the budget.
+
+
+def schedule(running, waiting, budget, max_num_seqs):
+    rows = []
+    for sequence in running:
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget, 16)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    while waiting and budget > 0 and len(running) < max_num_seqs:
+        sequence = waiting.popleft()
+        running.append(sequence)
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget, 16)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    return rows

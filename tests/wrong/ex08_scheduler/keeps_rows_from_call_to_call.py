@@ -1,0 +1,21 @@
+# Wrong: the rows of earlier steps are still in the list.
+
+
+ROWS = []
+
+
+def schedule(running, waiting, budget, max_num_seqs):
+    rows = ROWS
+    for sequence in running:
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    while waiting and budget > 0 and len(running) < max_num_seqs:
+        sequence = waiting.popleft()
+        running.append(sequence)
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    return rows

@@ -1,0 +1,17 @@
+# Wrong: who enters is taken from waiting and never put into running: nobody hears of it again.
+
+
+def schedule(running, waiting, budget, max_num_seqs):
+    rows = []
+    for sequence in running:
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    while waiting and budget > 0 and len(rows) < max_num_seqs:
+        sequence = waiting.popleft()
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    return rows

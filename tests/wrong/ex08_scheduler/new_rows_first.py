@@ -1,0 +1,19 @@
+# Wrong: rows of those that enter come before the rows of the running.
+
+
+def schedule(running, waiting, budget, max_num_seqs):
+    rows = []
+    for sequence in running:
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    new = []
+    while waiting and budget > 0 and len(running) < max_num_seqs:
+        sequence = waiting.popleft()
+        running.append(sequence)
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget)
+        new.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    return new + rows

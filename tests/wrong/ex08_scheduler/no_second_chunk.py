@@ -1,0 +1,18 @@
+# Wrong: who runs decodes: one token, also for who is in the middle of its prompt.
+
+
+def schedule(running, waiting, budget, max_num_seqs):
+    rows = []
+    for sequence in running:
+        start = sequence.num_computed_tokens
+        num_tokens = 1
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    while waiting and budget > 0 and len(running) < max_num_seqs:
+        sequence = waiting.popleft()
+        running.append(sequence)
+        start = sequence.num_computed_tokens
+        num_tokens = min(sequence.num_tokens - start, budget)
+        rows.append((sequence, start, num_tokens))
+        budget -= num_tokens
+    return rows
