@@ -41,15 +41,15 @@ class Plan:
 
     due: the sequences that this step catches up, in the order of the rows: each of them gets its next token.
     copies: (source block, destination block) pairs, to be copied before anything is written.
-    swap_out: (device block, host block) pairs, swap_in: (host block, device block) pairs, likewise; never both.
     handed_out, released: block ids that changed hands since the last plan. Nothing in them may be read before it is
     written; tests poison them, so that it shows if something does.
+    swap_out: (device block, host block) pairs, swap_in: (host block, device block) pairs; one step has never both.
     """
 
     rows: list = field(default_factory=list)
     due: list = field(default_factory=list)
     copies: list = field(default_factory=list)
-    swap_out: list = field(default_factory=list)
-    swap_in: list = field(default_factory=list)
     handed_out: list = field(default_factory=list)
     released: list = field(default_factory=list)
+    swap_out: list = field(default_factory=list)
+    swap_in: list = field(default_factory=list)
