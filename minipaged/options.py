@@ -8,17 +8,18 @@ from minipaged.commandline import Parser, number
 from minipaged.memory.contiguous import POLICIES
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 
-BENCHMARKS = ("decode", "bookkeeping", "prefix", "cost-model")
+BENCHMARKS = ("decode", "bookkeeping", "prefix", "cost-model", "kernels")
 BENCHMARKS_TELL = (
     "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds); the time to the "
     "first token with prefix caching and without, or the hits in a trace (a minute); the formula for a step's time, "
-    "fitted to this machine (a minute)"
+    "fitted to this machine (a minute); the attention kernels on a GPU"
 )
 MEMORIES = ("paged", *POLICIES)
 MEMORIES_TELL = (
     "paged (default), or one run of blocks for each request, reserved when it enters: for the longest that the model "
     "allows, for the output rounded up to a power of two, or for the output as it is"
 )
+ATTENTION = ("auto", "batched", "reference", "triton")  # attention.backends has them too, and imports torch
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
 CACHE_ONLY = (
     "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "memory",
@@ -106,7 +107,9 @@ def add_generate(parser):
                         help="blocks in the host pool, for --preemption swap (default 0)")  # fmt: skip
     engine.add_argument("--watermark", type=a_float, metavar="W", **unset,
                         help="the share of the pool left free when a request enters (default 0)")  # fmt: skip
-    engine.add_argument("--attention", choices=("reference", "batched"), **unset, help="default batched")
+    engine.add_argument("--attention", choices=ATTENTION, **unset,
+                        help="default auto: triton on a GPU, batched on a CPU")  # fmt: skip
+    engine.add_argument("--device", choices=("cpu", "cuda"), **unset, help="default cpu")
     engine.add_argument("--mine", action="store_true", help="with your own parts, from the exercises you have solved")
     engine.add_argument("--dense", action="store_true",
                         help="no cache: every position computed anew, prompt by prompt; the oracle")  # fmt: skip
@@ -168,5 +171,6 @@ def params_of(args):
 
 def settings_of(args):
     """The keyword arguments of LLM that `generate`'s options give."""
-    settings = {name: getattr(args, name) for name in ("model", "dtype", *CACHE_ONLY) if hasattr(args, name)}
+    names = ("model", "dtype", "device", *CACHE_ONLY)
+    settings = {name: getattr(args, name) for name in names if hasattr(args, name)}
     return settings | {"seed": whole("seed", args.seed, least=0)}

@@ -32,6 +32,31 @@ def test_bookkeeping_prints_json(capsys):
             assert 0 < row[name]["least"] <= row[name]["median"] <= row[name]["most"]
 
 
+def test_kernels_are_not_timed_where_they_are_interpreted(capsys):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU: they are timed")
+    from minipaged.bench import kernels
+
+    kernels.main(["--batch", "2", "--context", "16"])
+    assert "kernels that are interpreted aren't timed" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="--context=0: must be a whole number"):
+        kernels.main(["--context", "0"])
+
+
+def test_the_report_of_kernels():
+    pytest.importorskip("torch")
+    from minipaged.bench import kernels
+
+    about = {"device": "D", "torch": "1", "triton": "2", "dtype": "bf16", "copy_bytes_per_second": 4e12, "runs": 3}
+    row = {"batch": 64, "context": 4096, "num_splits": 1, "ms": 0.25, "unsplit_ms": 0.5, "sdpa_ms": 0.3}
+    row |= {"bytes_per_second": 3e12, "of_copy": 0.75}
+    line = kernels.report(about, [row]).splitlines()[1]
+    assert line.split() == ["64", "4,096", "1", "250", "3.00", "75%", "2.0", "1.20"]
+    with_flashinfer = kernels.report(about, [row | {"flashinfer_ms": 0.2}]).splitlines()
+    assert with_flashinfer[1].split()[-1] == "0.80"
+
+
 def test_bookkeeping_prints_a_table(capsys):
     bookkeeping.main(["--sequences", "2", "--context", "20", "--runs", "2"])
     steps, admitted, _ = capsys.readouterr().out.split("\n\n")

@@ -673,3 +673,28 @@ def test_seeds_repeat_and_differ(llm):
     seeded = run(0, seed=9)
     assert seeded == run(1, seed=9)
     assert seeded[0] == seeded[1] == seeded[2]
+
+
+def test_outputs_tell_when_their_tokens_came_and_what_pressure_cost():
+    """Three requests in a pool that is too small, swapped and recomputed: the same answers, other timelines."""
+    from minipaged import LLM, SamplingParams
+
+    prompts, params = ["KING:", "Enter HAMLET", "To be"], SamplingParams(max_tokens=12, temperature=0)
+    answers = []
+    for how in ({"preemption": "swap", "swap_blocks": 20}, {}, {"num_blocks": 64}):
+        outputs = LLM(**{"num_blocks": 8, "block_size": 4, "enable_prefix_caching": False, **how}).generate(
+            prompts, params
+        )
+        answers.append(outputs)
+        for output in outputs:
+            timeline, [answer] = output.timeline, output.outputs
+            assert len(answer.token_times) == 12 and answer.token_times == sorted(answer.token_times)
+            assert timeline.arrival <= timeline.first_scheduled <= answer.token_times[0]
+            assert answer.token_times[-1] <= timeline.finish
+    assert len({str([output.outputs[0].token_ids for output in outputs]) for outputs in answers}) == 1
+    (*_, swapped), (*_, dropped), (*_, ample) = answers
+    counts = [
+        (each.timeline.num_preemptions, each.timeline.num_swapped_blocks > 0, each.timeline.num_recomputed_tokens > 0)
+        for each in (swapped, dropped, ample)
+    ]
+    assert counts == [(1, True, False), (1, False, True), (0, False, False)]

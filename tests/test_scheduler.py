@@ -5,11 +5,21 @@ import subprocess
 import sys
 
 import pytest
-from harness import Drive, check_scheduler, request, scheduler
+from harness import Drive, check_scheduler, request, scheduler, some_slow
 
-from minipaged.events import Admitted, Arrived, BlocksTaken, KeptWaiting, Preempted, Refused, Sampled, Scheduled
+from minipaged.events import (
+    Admitted,
+    Arrived,
+    BlocksTaken,
+    KeptWaiting,
+    Preempted,
+    PrefixHit,
+    Refused,
+    Sampled,
+    Scheduled,
+)
 from minipaged.serving.scheduler import Scheduler
-from minipaged.serving.sequence import Status
+from minipaged.serving.sequence import Request, SamplingParams, Status
 
 
 def names(requests):
@@ -250,6 +260,12 @@ def test_e18_a_single_token_needs_no_slot_of_its_own(block_size, num_blocks_of_p
         ({"max_num_seqs": 2.5}, "max_num_seqs=2.5"),
         ({"max_num_seqs": float("nan")}, "max_num_seqs=nan"),
         ({"max_num_seqs": 4, "max_num_batched_tokens": 20.5}, "max_num_batched_tokens=20.5"),
+        ({"preemption": "swap"}, "preemption='swap'.*num_host_blocks=0"),
+        ({"preemption": "drop"}, "preemption='drop': must be one of recompute, swap"),
+        ({"watermark": 1}, "watermark=1: must be a number from 0 to below 1"),
+        ({"watermark": -0.01}, "watermark=-0.01"),
+        ({"watermark": float("nan")}, "watermark=nan"),
+        ({"watermark": "5%"}, "watermark='5%'"),
     ],
 )
 def test_a_scheduler_that_cannot_be(options, message):
@@ -266,15 +282,74 @@ def test_no_request_goes_back_and_forth():
     assert sum(isinstance(event, Preempted) for event in made.log) == 1
 
 
+def test_e12_who_comes_back_hits_its_own_blocks():
+    """Tokens scheduled after its return: all that it has, less those that are found; slices stay in range."""
+    made = scheduler(21, 4, prefix_caching=True)
+    made.add(request("A", 11, max_tokens=40))
+    made.add(Request("B", None, list(range(100, 127)), SamplingParams(), 26, seed=0))
+    b, drive = made.waiting[1], Drive(made)
+    while b.status is not Status.PREEMPTED:
+        drive.step()
+    [sequence] = b.sequences
+    num_tokens = sequence.num_tokens
+    while b.status is not Status.RUNNING:
+        made.log.clear()
+        drive.step()
+    [hit] = [event for event in made.log if isinstance(event, PrefixHit)]
+    [row] = [event for event in made.log if isinstance(event, Scheduled) and event.sequence == "B"]
+    assert 0 < hit.num_tokens < num_tokens
+    assert (row.start, row.num_tokens, row.total) == (hit.num_tokens, num_tokens - hit.num_tokens, num_tokens)
+    assert b.timeline.num_recomputed_tokens == num_tokens - 1 - hit.num_tokens
+    drive.run(limit=100)
+    assert sequence.num_output_tokens == 26
+
+
+def test_a_watermark_keeps_blocks_free_for_those_that_run():
+    made = scheduler(10, 4, watermark=0.25)  # 3 blocks
+    made.add(request("A", 8, max_tokens=8))
+    made.add(request("B", 24, max_tokens=4))
+    drive = Drive(made)
+    assert drive.step() == {"A": 8}  # 8 are free, B needs 6, and 3 are to stay
+    assert KeptWaiting("B", "blocks", 6, 8) in made.log
+    while "A" in names(made.running):
+        drive.step()
+    assert drive.step() == {"B": 24}
+    alone = scheduler(10, 4, watermark=0.99)
+    alone.add(request("A", 38, max_tokens=2))
+    assert Drive(alone).step() == {"A": 38}  # nobody runs whom it could hinder
+
+
+def test_timelines_say_when_what_happened():
+    seconds = iter(range(1_000))
+    made = scheduler(21, 4)
+    made.clock = lambda: next(seconds)
+    made.add(request("A", 11, max_tokens=40))
+    made.add(request("B", 27, max_tokens=26))
+    requests = list(made.waiting)
+    Drive(made).run(limit=200)
+    for each in requests:
+        times, [sequence] = each.timeline, each.sequences
+        assert times.arrival < times.first_scheduled < sequence.token_times[0]
+        assert sequence.token_times == sorted(set(sequence.token_times))
+        assert len(sequence.token_times) == sequence.num_output_tokens
+        assert sequence.token_times[-1] < times.finish
+    [yielded] = [event for event in made.log if isinstance(event, Preempted)]
+    assert [each.timeline.num_preemptions for each in requests] == [0, 1]
+    assert [each.timeline.num_recomputed_tokens for each in requests] == [0, yielded.num_computed_tokens]
+
+
+@pytest.mark.parametrize("num_host_blocks, watermark", [(0, 0), (5, 0), (100, 0.2)])
 @pytest.mark.parametrize("most", [1, 4])
-@pytest.mark.parametrize("seed", range(60))
-def test_random_requests_all_finish_and_leave_nothing_behind(seed, most):
+@pytest.mark.parametrize("seed", some_slow(range(60), range(8, 60)))
+def test_random_requests_all_finish_and_leave_nothing_behind(seed, most, num_host_blocks, watermark):
     """Arrivals over time, aborts in any state, refusals; every invariant after every step (Drive checks). most: the
     most sequences that a request has."""
     rng = random.Random(seed)
     block_size, num_blocks = rng.choice([1, 2, 3, 4, 16]), rng.randint(2, 24)
     max_num_seqs = rng.randint(1, 6)
-    made = scheduler(num_blocks, block_size, max_num_seqs, max_num_batched_tokens=max_num_seqs + rng.randint(0, 20))
+    budget = max_num_seqs + rng.randint(0, 20)
+    host = {"num_host_blocks": num_host_blocks, "watermark": watermark}
+    made = scheduler(num_blocks, block_size, max_num_seqs, budget, **host)
     drive = Drive(made, stops=lambda sequence: rng.random() < 0.04)
     wanted = []
     for step in range(400):

@@ -82,6 +82,7 @@ class KVCache:
             raise ValueError(f"slots from {lowest} to {highest}: must lie between -1 and {self.num_slots - 1}")
         used = slot_mapping >= 0 if lowest == -1 else None  # padding is left out: index_copy_ knows no -1
         slots = (slot_mapping if used is None else slot_mapping[used]).long()  # nor int32
+        slots = slots.to(self.tensors[0].device)
         expected = (num_tokens, *self.k[0].shape[2:])
 
         def write(layer, k, v):

@@ -43,6 +43,7 @@ class PagedMemory(Swapping, BlockMemory):
     def clear(self):
         """Forget every sequence: a fresh pool. It holds even where a call was interrupted halfway."""
         super().clear()
+        self._has_forked = False  # before a fork no last block has two owners, unless it is full
         self._num_hashed = {}  # seq_id -> how many of its tokens lie in blocks that the prefix cache knows
         self.allocator = self._new_allocator(self.num_blocks, self._free_order)
         self.prefix_cache = self._new_prefix_cache(self.block_size) if self._new_prefix_cache else None
@@ -104,6 +105,7 @@ class PagedMemory(Swapping, BlockMemory):
         """
         if child_id in self._tables:
             raise ValueError(f"sequence {child_id!r} is in this memory already")
+        self._has_forked = True
         self._tables[child_id] = child = self._fork(self.table(parent_id), self.allocator)
         if self.prefix_cache is not None:
             self._num_hashed[child_id] = self._num_hashed[parent_id]
@@ -122,7 +124,7 @@ class PagedMemory(Swapping, BlockMemory):
             [(seq_id, num_new_tokens)] = requests
             table = self._tables.get(seq_id)
             has_room = num_new_tokens == 1 and table and table.num_tokens % self.block_size
-            if has_room and self.allocator.ref_count(table.blocks[-1]) == 1:
+            if has_room and not (self._has_forked and self.allocator.ref_count(table.blocks[-1]) > 1):
                 table.num_tokens += 1
                 return []
         return self._grow(requests)

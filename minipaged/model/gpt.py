@@ -30,11 +30,14 @@ class GPT:
     def __init__(self, config, weights, attention=None):
         self.config, self.weights, self.attention = config, weights, attention
         self.scale = config.head_dim**-0.5
-        dtype = weights.embedding.dtype
-        self.eps = torch.tensor(config.rms_norm_eps, dtype=dtype)  # addcmul takes no number in its place
+        dtype, self.device = weights.embedding.dtype, weights.embedding.device
+        self.eps = torch.tensor(
+            config.rms_norm_eps, dtype=dtype, device=self.device
+        )  # addcmul takes no number in its place
         frequency = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
         angle = torch.outer(torch.arange(config.max_model_len, dtype=torch.float64), frequency).unsqueeze(1)
-        self.rotation = torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))  # [max_model_len, 1, head_dim / 2]
+        rotation = torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))
+        self.rotation = rotation.to(self.device)  # [max_model_len, 1, head_dim / 2]
 
     def __call__(self, batch, cache):
         """One step of the engine over a flat batch of tokens, whichever sequences they belong to.
@@ -49,8 +52,8 @@ class GPT:
             write(layer, k, v)
             return run(q, cache.k[layer], cache.v[layer], self.scale)
 
-        hidden = self.hidden(batch.token_ids, batch.positions, attend)
-        return self.logits(hidden.index_select(0, batch.logit_rows))
+        hidden = self.hidden(batch.token_ids.to(self.device), batch.positions.to(self.device), attend)
+        return self.logits(hidden.index_select(0, batch.logit_rows.to(self.device)))
 
     def dense(self, token_ids):
         """The oracle: token_ids [num_seqs, num_tokens] -> logits [num_seqs, num_tokens, vocab_size], no cache."""
@@ -60,8 +63,8 @@ class GPT:
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale, enable_gqa=True)
             return out.transpose(-3, -2)
 
-        positions = torch.arange(token_ids.shape[-1])
-        return self.logits(self.hidden(token_ids, positions, attend))
+        positions = torch.arange(token_ids.shape[-1], device=self.device)
+        return self.logits(self.hidden(token_ids.to(self.device), positions, attend))
 
     def hidden(self, token_ids, positions, attend):
         """All layers: token_ids [..., num_tokens], positions [num_tokens] -> [..., num_tokens, hidden_size].
@@ -97,5 +100,6 @@ class GPT:
         return q, k, v
 
     def logits(self, hidden):
-        """[..., hidden_size] -> [..., vocab_size]. The output projection is the embedding itself."""
-        return F.linear(hidden, self.weights.embedding)
+        """[..., hidden_size] -> [..., vocab_size] on the host, where tokens are chosen. The output projection is the
+        embedding itself."""
+        return F.linear(hidden, self.weights.embedding).cpu()

@@ -15,8 +15,9 @@ from minipaged.model.weights import GPTConfig, read
 TINY = Path(__file__).parent / "weights"
 
 
-def load(name="tiny", dtype=torch.float32, attention=None):
-    """Read "tiny", the model that ships, or the folder at a path. Returns (GPT, Tokenizer), the weights cast to dtype.
+def load(name="tiny", dtype=torch.float32, attention=None, device="cpu"):
+    """Read "tiny", the model that ships, or the folder at a path. Returns (GPT, Tokenizer), the weights cast to dtype
+    and on device.
 
     attention: the backend of its paged forward, as in GPT. Raises ValueError if there is no such model, or if its files
     don't make one.
@@ -31,7 +32,7 @@ def load(name="tiny", dtype=torch.float32, attention=None):
     with naming(folder / "config.json"):
         config = GPTConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
     with naming(folder / "model.safetensors"):
-        tensors = {name: tensor.to(dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
+        tensors = {name: tensor.to(device, dtype) for name, tensor in load_file(folder / "model.safetensors").items()}
         weights = read(tensors, config)
     with naming(folder / "tokenizer.json"):
         tokenizer = Tokenizer(folder / "tokenizer.json")

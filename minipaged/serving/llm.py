@@ -5,8 +5,7 @@ from contextlib import contextmanager
 import torch
 
 from minipaged.arguments import MAX_SLOTS, whole
-from minipaged.attention.batched import BatchedAttention
-from minipaged.attention.kv_cache import KVCache
+from minipaged.attention import backends
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.contiguous import POLICIES, ContiguousMemory
 from minipaged.memory.paged import PagedMemory
@@ -16,7 +15,6 @@ from minipaged.serving.parts import Parts
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams, Status
 
-ATTENTION = {"batched": BatchedAttention, "reference": ReferenceAttention}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORIES = {"paged": None, **{policy: policy for policy in POLICIES}}  # name -> how long runs are reserved
 
@@ -24,7 +22,8 @@ MEMORIES = {"paged": None, **{policy: policy for policy in POLICIES}}  # name ->
 class LLM:
     """A model with a KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
 
-    model: "tiny" or the path of a folder. dtype: "float32" or "float64". attention: "batched" or "reference".
+    model: "tiny" or the path of a folder. dtype: "float32" or "float64". device: "cpu" or "cuda". attention: "batched",
+    "reference" or "triton"; "auto" is triton on a GPU and batched on a CPU, where triton would be interpreted.
     max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. memory: "paged", or one
     run of blocks for each request, reserved when it enters: "max" for the model's context, "pow2" for the prompt and
     max_tokens rounded up to a power of two, "oracle" for both as they are. enable_prefix_caching: a prompt that begins
@@ -53,7 +52,8 @@ class LLM:
         preemption="recompute",
         swap_blocks=0,
         watermark=0.0,
-        attention="batched",
+        attention="auto",
+        device="cpu",
         num_threads=1,
         events=True,
         poison=False,
@@ -61,7 +61,11 @@ class LLM:
     ):
         parts = parts or Parts()
         dtype = _one_of("dtype", dtype, DTYPES)
-        attention = _one_of("attention", attention, ATTENTION)()
+        _one_of("device", device, {"cpu": None, "cuda": None})
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device='cuda': torch finds no such GPU here; must be 'cpu'")
+        _one_of("attention", attention, dict.fromkeys(backends.NAMES))
+        attention, cache_kind = backends.backend(attention, device, dtype)
         if parts.attend_one:
             attention = ReferenceAttention(parts.attend_one)
         whole("seed", seed, least=0)
@@ -81,7 +85,7 @@ class LLM:
             max_num_batched_tokens = max(512, whole("max_num_seqs", max_num_seqs, least=1))
         num_threads = whole("num_threads", num_threads, least=1)
         with torch.inference_mode():  # weights made in it are a little faster to use
-            model, tokenizer = load(model, dtype, attention)
+            model, tokenizer = load(model, dtype, attention, device)
         config = model.config
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         if policy:
@@ -91,7 +95,7 @@ class LLM:
             with parts.blamed():
                 memory = PagedMemory(num_blocks, block_size, caching, num_host_blocks=swap_blocks, parts=parts)
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
-        cache = KVCache(*shape, dtype=dtype, poison=poison, num_host_blocks=swap_blocks)
+        cache = cache_kind(*shape, dtype=dtype, device=device, poison=poison, num_host_blocks=swap_blocks)
         torch.set_num_threads(num_threads)
         self.engine = parts.engine(model, tokenizer, cache, scheduler, seed, events)
 

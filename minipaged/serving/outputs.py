@@ -1,10 +1,11 @@
 """What a user gets back. Names are vLLM's (outputs.py)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from minipaged.serving.beam_search import score
 from minipaged.serving.stopping import first_stop, settled
+from minipaged.serving.timeline import Timeline
 
 
 class Logprob(NamedTuple):
@@ -22,7 +23,8 @@ class CompletionOutput:
     text ends before the stop string that ended it, and while it grows, before anything that could still be taken back;
     token_ids are all that were generated. cumulative_logprob: of these tokens under the model itself. finish_reason:
     "stop", "length", "abort", or None while it grows. stop_reason: the stop string that ended it, if one did. logprobs:
-    if asked for, for each generated token a dict of token id -> Logprob: its own and the likeliest ones.
+    if asked for, for each generated token a dict of token id -> Logprob: its own and the likeliest ones. token_times:
+    when each came, in seconds of the clock that the request's timeline is told in.
     """
 
     index: int
@@ -32,13 +34,15 @@ class CompletionOutput:
     finish_reason: str | None
     stop_reason: str | None = None
     logprobs: list | None = None
+    token_times: list | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class RequestOutput:
     """A request and its answers, SamplingParams.n of them in order. prompt is None if token ids were given, a text is
     None if the engine has no tokenizer. num_cached_tokens: of the prompt's, found in the prefix cache when the request
-    first entered, so neither computed nor stored again; None while it waits."""
+    first entered, so neither computed nor stored again; None while it waits. timeline: when it arrived, entered and
+    ended, and what the shortage of memory cost it."""
 
     request_id: str
     prompt: str | None
@@ -46,6 +50,7 @@ class RequestOutput:
     outputs: list
     finished: bool
     num_cached_tokens: int | None = None
+    timeline: Timeline | None = field(default=None, compare=False)  # outputs are equal whenever they say the same
 
     @classmethod
     def of(cls, request, tokenizer):
@@ -59,6 +64,7 @@ class RequestOutput:
             outputs,
             finished,
             request.num_cached_tokens,
+            replace(request.timeline),
         )
 
 
@@ -99,6 +105,7 @@ class BeamSearchOutput:
     sequences: list
     finished: bool
     num_cached_tokens: int | None = None
+    timeline: Timeline | None = field(default=None, compare=False)
 
     @property
     def outputs(self):
@@ -124,6 +131,7 @@ class BeamSearchOutput:
             best,
             finished,
             request.num_cached_tokens,
+            replace(request.timeline),
         )
 
 
@@ -142,7 +150,9 @@ def completion(sequence, tokenizer):
     if sequence.request.params.logprobs is not None:
         logprobs = [with_texts(facts, tokenizer) for facts in sequence.logprobs]
     ending = sequence.finish_reason, sequence.stop_reason
-    return CompletionOutput(sequence.index, text, token_ids, sequence.cumulative_logprob, *ending, logprobs)
+    return CompletionOutput(
+        sequence.index, text, token_ids, sequence.cumulative_logprob, *ending, logprobs, list(sequence.token_times)
+    )
 
 
 def with_texts(facts, tokenizer):

@@ -1,0 +1,104 @@
+"""How attention is cut into programs: which sizes the kernels are compiled for, and which program does what.
+
+Plain arithmetic on plain numbers. The launchers use it, and so does whoever wants to draw or check what a program
+reads: it imports neither torch nor triton.
+"""
+
+import math
+from itertools import pairwise
+
+MAX_HEAD_DIM = 128  # a tile of K and one of V must fit into a program's registers and shared memory
+LEAST = 16  # tl.dot multiplies matrices of at least 16 by 16
+# Keys to a tile and warps to a program, by whether numbers are float32. They are the largest for which no kernel spills
+# registers on an A100, an H100 or an MI300, and nothing more: they were never tuned by measuring.
+DECODE_TILE, DECODE_WARPS = {True: 32, False: 64}, {True: 8, False: 4}
+PREFILL_TILE, PREFILL_WARPS = {True: 32, False: 32}, {True: 4, False: 8}
+MAX_SPLITS = 64  # the merge holds all parts of an output in registers at once
+LEAST_TILES = 4  # a split with fewer tiles costs more to merge than it gains
+
+
+def padded(size, least=1):
+    """The power of two that tl.arange needs: the smallest that is not below size."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+def rows_for(group, is_float32):
+    """Rows of queries in a prefill program: a query has `group` of them, one for each head of one KV head."""
+    return max(32 if is_float32 else 64, padded(group))
+
+
+def split_range(split, num_splits, seq_len, tile_size):
+    """The positions that one of num_splits programs reads: whole tiles, as many as the others or fewer, or none."""
+    tiles_per_split = math.ceil(math.ceil(seq_len / tile_size) / num_splits)
+    start = split * tiles_per_split * tile_size
+    return range(min(start, seq_len), min(start + tiles_per_split * tile_size, seq_len))
+
+
+def num_splits_for(num_seqs, num_kv_heads, longest, tile_size, num_processors):
+    """Into how many parts decode cuts each sequence.
+
+    One, if there is a program for every multiprocessor anyway; else two for each. num_processors: how many the GPU has;
+    0 where kernels are interpreted, one program at a time.
+    """
+    num_programs = num_seqs * num_kv_heads
+    if num_programs >= num_processors:
+        return 1
+    num_tiles = math.ceil(longest / tile_size)
+    return max(1, min(math.ceil(2 * num_processors / num_programs), num_tiles // LEAST_TILES, MAX_SPLITS))
+
+
+def query_tiles(query_start_loc, group, is_float32):
+    """What each prefill program computes: a list of (sequence, its first query). query_start_loc: plain numbers.
+
+    A tile never holds queries of two sequences. One that decodes has a tile, a chunk of a prompt has several.
+    """
+    step = rows_for(group, is_float32) // group
+    counts = [stop - start for start, stop in pairwise(query_start_loc)]
+    return [(sequence, first) for sequence, count in enumerate(counts) for first in range(0, count, step)]
+
+
+def constants(num_heads, num_kv_heads, head_dim, block_size, is_float32):
+    """What decode and prefill are both compiled for. Each combination is a kernel of its own.
+
+    PRECISION: tensor cores round float32 to TF32. That has the 11 significant bits of a float16 and the exponents of
+    a bfloat16, so it holds K and V of either exactly; float32 itself is multiplied in full, and slowly.
+    """
+    return {
+        "BLOCK_SIZE": block_size,
+        "GROUP": num_heads // num_kv_heads,
+        "HEAD_DIM": head_dim,
+        "PADDED_DIM": padded(head_dim, LEAST),
+        "PRECISION": "ieee" if is_float32 else "tf32",
+    }
+
+
+def decode_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size=None, num_splits=1):
+    """What decode is compiled for. tile_size has nothing to do with block_size: a tile may be a part of a block, or
+    gather many."""
+    shared = constants(num_heads, num_kv_heads, head_dim, block_size, is_float32)
+    sizes = {"TILE": tile_size or DECODE_TILE[is_float32], "num_warps": DECODE_WARPS[is_float32]}
+    return {**shared, **sizes, "PADDED_GROUP": padded(shared["GROUP"], LEAST), "NUM_SPLITS": num_splits}
+
+
+def prefill_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size=None):
+    """What prefill is compiled for."""
+    shared = constants(num_heads, num_kv_heads, head_dim, block_size, is_float32)
+    sizes = {"TILE": tile_size or PREFILL_TILE[is_float32], "num_warps": PREFILL_WARPS[is_float32]}
+    rows = rows_for(shared["GROUP"], is_float32)
+    return {**shared, **sizes, "ROWS": rows, "QUERIES": rows // shared["GROUP"]}
+
+
+def merge_constants(num_splits, head_dim):
+    """What the merge of decode's splits is compiled for."""
+    return {
+        "NUM_SPLITS": num_splits,
+        "PADDED_SPLITS": padded(num_splits),
+        "HEAD_DIM": head_dim,
+        "PADDED_DIM": padded(head_dim, LEAST),
+    }
+
+
+def check_tile_size(tile_size):
+    """Raises ValueError unless it is a size that a tile can have, or None."""
+    if tile_size is not None and not (tile_size >= LEAST and tile_size == padded(tile_size)):
+        raise ValueError(f"tile_size={tile_size}: must be a power of two, {LEAST} or more")
