@@ -163,6 +163,7 @@ EXERCISES = {
             lesson="08_scheduler",
             minutes=25,
             difficulty="medium",
+            parts=("schedule",),
         ),
         Exercise(
             id="ex10",

@@ -15,6 +15,10 @@ class WrongFile(ValueError):
     """A learner's file can't be used. The message says why, in one line."""
 
 
+class WrongAnswer(Exception):
+    """A learner's part gave something else than minipaged's: it would spoil the text, and nobody would know why."""
+
+
 class Interrupted(SystemExit):
     """A signal came while a learner's code ran."""
 

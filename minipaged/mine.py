@@ -11,7 +11,9 @@ import torch
 
 from minipaged import learner
 from minipaged.attention import reference
+from minipaged.beside_ample import beside_ample
 from minipaged.exercises import EXERCISES
+from minipaged.learner import WrongAnswer
 from minipaged.memory import prefix_cache
 from minipaged.memory.check import check
 from minipaged.serving.engine import Engine
@@ -46,6 +48,8 @@ class Mine(Parts):
             parts["attend_one"] = compared(parts["attend_one"])
         if "make_writable" in parts:
             parts["make_writable"] = watched(parts["make_writable"])
+        if "schedule" in parts:
+            parts["schedule"] = beside_ample(parts["schedule"])
         if "prefix_cache" in parts:
             parts |= beside_ours(parts["block_hashes"], parts["prefix_cache"])
         return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
@@ -60,7 +64,7 @@ class Mine(Parts):
         """Which parts are the learner's, for a title."""
         return f"yours: {self.names or 'nothing yet'}"
 
-    def engine(self, *arguments):
+    def engine_of(self, *arguments):
         return LearnersEngine(self, *arguments) if self.exercises else Engine(*arguments)
 
     @contextmanager
@@ -81,10 +85,6 @@ class Mine(Parts):
             ids = " or ".join(exercise.id for exercise in self.exercises)
             to_do = f"python -m pytest -k '{ids}' --impl yours -x"
             raise ValueError(f"your code, {where}: {type(first).__name__}: {first} ({to_do})") from error
-
-
-class WrongAnswer(Exception):
-    """A learner's part gave something else than minipaged's: it would spoil the text, and nobody would know why."""
 
 
 def compared(theirs):

@@ -32,14 +32,14 @@ def write(folder, exercise_id, text=None):
     (folder / EXERCISES[exercise_id].file).write_text(text or SOLVED[exercise_id])
 
 
-def answers(parts, **settings):
-    """Token ids of two answers to each prompt, in a pool so small that somebody has to yield."""
+def answers(parts, n=2, **settings):
+    """Token ids of n answers to each prompt, in a pool so small that somebody has to yield."""
     from minipaged.serving.llm import LLM
     from minipaged.serving.sequence import SamplingParams
 
     settings = {"num_blocks": 14, "block_size": 4, "dtype": "float64", "max_num_batched_tokens": 64} | settings
     llm = LLM(parts=parts, **settings)
-    outputs = llm.generate(PROMPTS, SamplingParams(seed=1, n=2, max_tokens=16, ignore_eos=True))
+    outputs = llm.generate(PROMPTS, SamplingParams(seed=1, n=n, max_tokens=16, ignore_eos=True))
     return [answer.token_ids for output in outputs for answer in output.outputs]
 
 
@@ -57,7 +57,7 @@ def test_nothing_is_solved_at_first(folder):
 
 @pytest.mark.slow
 def test_each_right_solution_runs_the_engine(folder):
-    expected = answers(None)
+    expected = [answers(None, n=n) for n in (1, 2)]
     import honesty
 
     for exercise in (each for each in EXERCISES.values() if each.parts):
@@ -65,16 +65,15 @@ def test_each_right_solution_runs_the_engine(folder):
             shutil.copy(path, folder / exercise.file)
             parts = mine()
             assert exercise in parts.exercises
-            assert answers(parts) == expected, path.name
+            assert [answers(parts, n=n) for n in (1, 2)] == expected, path.name
 
 
 def test_all_of_them_together(folder):
     for exercise_id in EXERCISES:
         write(folder, exercise_id)
     parts = mine()
-    assert (
-        parts.yours == "yours: BlockAllocator, BlockTable, attend_one, fork, make_writable, block_hashes, PrefixCache"
-    )
+    names = "fork, make_writable, schedule, block_hashes, PrefixCache"
+    assert parts.yours == f"yours: BlockAllocator, BlockTable, attend_one, {names}"
     assert answers(parts) == answers(None)
 
 
@@ -99,6 +98,49 @@ def test_their_fork_is_what_runs(folder):
     forks.clear()
     assert answers(mine()) == answers(None)
     assert len(forks) >= len(PROMPTS) and all(forks)
+
+
+SCHEDULING = """
+from test_mine import forks
+
+def schedule(running, waiting, budget, max_num_seqs, solved=schedule):
+    rows = solved(running, waiting, budget, max_num_seqs)
+    forks.append([tuple(row) for row in rows])
+    return rows
+"""
+
+
+@pytest.mark.parametrize("num_blocks, budget", [(100, 64), (100, 3), (9, 64), (9, 5)])
+def test_their_schedule_decides_the_steps(folder, num_blocks, budget):
+    write(folder, "ex08", SOLVED["ex08"] + SCHEDULING)
+    forks.clear()
+    settings = {"n": 1, "num_blocks": num_blocks, "max_num_batched_tokens": budget, "max_num_seqs": 3}
+    assert answers(mine(), **settings) == answers(None, **settings)
+    assert len(forks) > 15 and any(len(rows) == 3 for rows in forks)
+
+
+WRONG_SCHEDULES = {
+    "overtakes": (
+        "    waiting.reverse()\n    return solved(running, waiting, budget, max_num_seqs)\n",
+        r"schedule\(\[\], \[0 0/7, 1 0/14, 2 0/8\], 64, 64\) gave \[\(2, 0, 8\), .*, and it must give \[\(0, 0, 7\), ",
+    ),
+    "loses one": (
+        "    rows = solved(running, waiting, budget, max_num_seqs)\n    running.pop()\n    return rows\n",
+        r"left running \[0 0/7, 1 .*\] and waiting \[\], and it must leave \[0 0/7, 1 .*, 2 .*\] and \[\]",
+    ),
+    "counts too early": (
+        "    for each in waiting:\n        each.num_computed_tokens += 1\n    return []\n",
+        r"your code, ex08_scheduler.py, line 5, in schedule: FrozenInstanceError: .*num_computed_tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, message", WRONG_SCHEDULES.values(), ids=list(WRONG_SCHEDULES))
+def test_a_schedule_that_decides_otherwise_is_told(folder, text, message):
+    head = "\ndef schedule(running, waiting, budget, max_num_seqs, solved=schedule):\n"
+    write(folder, "ex08", SOLVED["ex08"] + head + text)
+    with pytest.raises(ValueError, match="^your code, .*" + message.removeprefix("your code, ")):
+        answers(mine(), n=1)
 
 
 def test_a_file_that_cannot_be_used_is_left_out_and_told(folder):

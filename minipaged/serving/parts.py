@@ -11,6 +11,7 @@ from minipaged.memory.allocator import BlockAllocator
 from minipaged.memory.block_table import BlockTable
 from minipaged.memory.copy_on_write import fork, make_writable
 from minipaged.memory.prefix_cache import PrefixCache, block_hashes
+from minipaged.serving.asking import AskingScheduler
 from minipaged.serving.engine import Engine
 
 
@@ -20,6 +21,7 @@ class Parts:
 
     allocator, block_table, prefix_cache: called as BlockAllocator, BlockTable and PrefixCache. fork, make_writable: as
     in memory.copy_on_write. block_hashes: as in memory.prefix_cache.
+    schedule: as serving.ample.schedule; None: serving.scheduler's own, which knows of blocks.
     attend_one: as attention.reference.attend_one; None: LLM's own attention, which reads many queries at a time.
     """
 
@@ -29,10 +31,17 @@ class Parts:
     make_writable: Callable = make_writable
     block_hashes: Callable = block_hashes
     prefix_cache: Callable = PrefixCache
+    schedule: Callable | None = None
     attend_one: Callable | None = None
 
-    def engine(self, *arguments):
+    def engine(self, model, tokenizer, cache, scheduler, *others):
         """An Engine, whose memory and model are made of these parts already."""
+        if self.schedule:
+            scheduler = AskingScheduler(scheduler, self.schedule)
+        return self.engine_of(model, tokenizer, cache, scheduler, *others)
+
+    def engine_of(self, *arguments):
+        """The same, once the scheduler is of these parts too."""
         return Engine(*arguments)
 
     def blamed(self):
