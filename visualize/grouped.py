@@ -51,7 +51,7 @@ def draw_legend(scene, width, size, seq):
     shared = "  2-9 owners" if scene.may_share else ""
     cached = ("  ", (scene.ink.cached, CACHED_SIGN), " cached") if scene.may_hit else ()
     focus, colour = line(), ("  colour: one owner", "dim")
-    if seq and seq.block_table:
+    if seq and seq.device_table:
         focus = line("  ", (scene.glyph(seq.name), scene.style(seq.name)), f" of {scene.label(seq.name)[:-1]}")
     if size == 1:
         used = f"  {every} used"
@@ -76,7 +76,7 @@ def draw_groups(scene, size, seq):
     blocks, shades = scene.snapshot.blocks, scene.ink.shades
     owners = [block.owners for block in blocks]
     with_cached = {block.id // size for block in blocks if block.state == "cached"} if scene.may_hit else ()
-    focused = {block_id // size for block_id in seq.block_table} if seq else ()
+    focused = {block_id // size for block_id in seq.device_table} if seq else ()
     marks, changes = {}, scene.changes()
     for kind in (SHARED, WRITTEN, FREED, TAKEN):  # where a group has several, the last of these is shown
         marks |= {block_id // size: kind for block_id, mark in changes.items() if mark == kind}
@@ -119,7 +119,7 @@ def merged(cells):
 def draw_lens(scene, width, height, seq, focus):
     """The blocks of the sequence in focus in their logical order, the last of them if not all fit: `height` lines."""
     ink = scene.ink
-    if not seq or not seq.block_table:
+    if not seq or not seq.device_table:
         reason = "no sequence is in focus" if focus is None else f"{safe(focus, ink)} holds no blocks"
         lines = [line((f"the lens is empty: {reason}", "dim"))]
     else:
@@ -130,7 +130,7 @@ def draw_lens(scene, width, height, seq, focus):
 
 def draw_entries(scene, width, height, seq):
     """Entries below a title or, where lines are few, beside the sequence's label."""
-    ink, block_size, table = scene.ink, scene.snapshot.block_size, seq.block_table
+    ink, block_size, table = scene.ink, scene.snapshot.block_size, seq.device_table
     chip, lines = scene.chip(seq.name), []
     beside = line(chip, " ")
     if height >= 3:

@@ -5,11 +5,13 @@ import argparse
 import os
 from dataclasses import replace
 
-from minipaged.commandline import Parser
+from minipaged import arguments
+from minipaged.commandline import Parser, number
 from visualize import scenarios
 
 MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
 MAX_FPS = 10
+POOL = ("num_blocks", "block_size", "preemption", "swap_blocks", "watermark")  # what can be asked for in every scenario
 
 
 def whole(least, most):
@@ -56,6 +58,15 @@ def parse_args(argv):
     what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
     what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
+    what.add_argument(
+        "--preemption", choices=("recompute", "swap"), help="what becomes of the blocks of who must yield"
+    )
+    what.add_argument(
+        "--swap-blocks", type=number(int, "a whole number"), metavar="N", help="blocks in the host pool, to swap to"
+    )
+    what.add_argument(
+        "--watermark", type=number(float, "a number"), metavar="W", help="share of the pool left free at an entry"
+    )
     how = parser.add_argument_group("how to watch it")
     how.add_argument("--auto", action="store_true", help="play to the end and leave; no key is needed")
     how.add_argument("--fps", type=fps, metavar="N", help="play so many steps a second")
@@ -79,11 +90,7 @@ def check_together(parser, args):
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         parser.error(f"{' and '.join(given)}: only one of them can be watched")
-    for name in (
-        ("num_blocks", "block_size", "seed", "record", "max_tokens", "n", "beam_width")
-        if args.replay is not None
-        else ()
-    ):
+    for name in (*POOL, "seed", "record", "max_tokens", "n", "beam_width") if args.replay is not None else ():
         if getattr(args, name) is not None:
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
     for name in ("mine", "no_prefix_caching") if args.replay is not None else ():
@@ -116,8 +123,9 @@ def scenario_of(args):
         scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1, args.beam_width)
     else:
         scenario = scenarios.find(args.scenario or "mixed")
-    sizes = {name: getattr(args, name) for name in ("num_blocks", "block_size") if getattr(args, name) is not None}
-    settings = scenario.settings | sizes
+    settings = scenario.settings | {name: getattr(args, name) for name in POOL if getattr(args, name) is not None}
+    if args.preemption == "recompute" and args.swap_blocks is None:
+        settings.pop("swap_blocks", None)  # the scenario's own
     if args.no_prefix_caching:
         settings["enable_prefix_caching"] = False
     num_blocks, block_size = settings["num_blocks"], settings["block_size"]
@@ -126,6 +134,11 @@ def scenario_of(args):
             f"--num-blocks {num_blocks} with --block-size {block_size} makes {num_blocks * block_size:,} slots: "
             f"at most {MAX_SLOTS:,} are allowed"
         )
+    # LLM checks these too; here it is answered before anything is drawn.
+    swap_blocks = settings.get("swap_blocks", 0)
+    arguments.whole("swap_blocks", swap_blocks, least=0, most=arguments.MAX_SLOTS // block_size)
+    arguments.swapping(settings.get("preemption", "recompute"), swap_blocks)
+    arguments.watermark_of(settings.get("watermark", 0.0))
     if settings != scenario.settings:  # the story is about the pool that it was written for
         scenario = replace(scenario, before="", after="")
     return replace(scenario, settings=settings)

@@ -37,7 +37,7 @@ def memory_in_numbers(scene, width):
     usage, ink = scene.snapshot.usage, scene.ink
     waste = usage.allocated_slots - usage.used_slots
     free = usage.total_slots - usage.allocated_slots - usage.cached_slots
-    resident = sum(bool(seq.block_table) for seq in scene.snapshot.sequences)
+    resident = sum(bool(seq.device_table) for seq in scene.snapshot.sequences)
     amount, times = f"{usage.max_would_reserve:,}", usage.max_would_reserve / usage.total_slots
     context = f"{usage.max_would_reserve // max(resident, 1):,}"
     who = count(resident, "sequence" if scene.may_share else "request")
@@ -98,8 +98,9 @@ def draw_way(scene, width):
     if seq is None:
         return line(" " * width)
     head = line(("focus ", "bold"), "  ", scene.chip(seq.name), "  ")
-    if not seq.num_computed_tokens:
-        return fit(line(head, ("has no K and V in the cache", "dim")), width, scene.ink)
+    if not seq.device_table:
+        nothing = "its K and V are in the host pool" if seq.is_swapped else "has no K and V in the cache"
+        return fit(line(head, (nothing, "dim")), width, scene.ink)
     position = seq.num_computed_tokens - 1
     logical, offset = divmod(position, block_size)
     block = seq.block_table[logical]
@@ -138,7 +139,9 @@ def draw_why(scene, width, height):
 
 def draw_sentence(scene, event, width):
     """A sentence behind the label of whom it is about, wrapped where it is too long."""
-    name = next(getattr(event.fact, who) for who in ("sequence", "child", "request") if hasattr(event.fact, who))
+    whose = ("sequence", "child", "request", "sequences")
+    name = next(getattr(event.fact, who) for who in whose if hasattr(event.fact, who))
+    name = name[0] if isinstance(name, tuple) else name
     room = scene.label_width + 2
     chip = scene.chip(name) if scene.knows(name) else ("", "")
     text = line((safe(event.why, scene.ink) + ".", "dim" if event.kind in ROUTINE else ""))

@@ -24,7 +24,7 @@ def draw_requests(scene, width, height):
             drawn[request, "group"] = [draw_group(scene, families[request], width)]
         drawn |= {seq.name: draw_sequence(scene, seq, width, 1) for seq in shown}
     running = [seq for seq in sequences if seq.block_table]
-    waiting = [seq for seq in sequences if seq.name in scene.snapshot.queue]
+    waiting = [seq for seq in sequences if seq.name in scene.snapshot.queue and seq not in running]
     finished = [seq for seq in sequences if seq not in running and seq not in waiting]
     room = height - (len(drawn) - len(sequences))  # without the lines of whole groups
     growing = [running, waiting, finished] if len(running) * 2 <= room else [[seq] for seq in running]
@@ -93,7 +93,8 @@ def draw_group(scene, sequences, width):
     ended = [f"{number:,} {what}" for number, what in counts if number]
     held = count(len(set(named)), "block")
     if named:
-        facts = (f"{held}, named {count(len(named), 'time')}", held)
+        there = " in the host pool" * any(seq.is_swapped for seq in sequences)
+        facts = (f"{held}{there}, named {count(len(named), 'time')}", f"{held}{there}", held)
     else:
         facts = (standing(scene, going_on[0], width - head.cell_len) if going_on else "",)
     phrases = [", ".join(filter(None, (fact, *ended))) for fact in facts]
@@ -113,10 +114,11 @@ def draw_sequence(scene, seq, width, most):
     elif not seq.block_table:
         head.append(standing(scene, seq, width - head.cell_len))
     elif most < 3:
-        head.append(f"{seq.num_computed_tokens}/{seq.num_tokens}  ")
+        head.append(f"{seq.num_computed_tokens}/{seq.num_tokens}  {'host ' * seq.is_swapped}")
         head.append_text(draw_table(scene, seq, width - head.cell_len))
     else:
-        head.append(f"{seq.num_computed_tokens} of {seq.num_tokens} tokens computed")
+        there = " and kept in the host pool" * seq.is_swapped
+        head.append(f"{seq.num_computed_tokens} of {seq.num_tokens} tokens computed{there}")
         lines.append(line(indent, draw_table(scene, seq, width - len(indent))))
     if len(lines) < most:
         lines += [line(indent, each) for each in draw_text(scene, seq, width - len(indent), most - len(lines))]

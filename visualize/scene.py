@@ -20,7 +20,7 @@ class Scene:
         self._before = {seq.name: seq for seq in previous.sequences} if previous else {}
         self._homes = {}  # block id -> [(a sequence, which logical block of it), ...]
         for seq in snapshot.sequences:
-            for logical, block in enumerate(seq.block_table):
+            for logical, block in enumerate(seq.device_table):
                 self._homes.setdefault(block, []).append((seq, logical))
         self._labels = {
             name: clip_start(safe(name, ink), 4, ink) + ink.glyphs[i % len(ink.glyphs)]
@@ -121,7 +121,11 @@ class Scene:
         if self.previous is None:
             return ""
         before = self._before.get(seq.name)
-        if before and before.block_table[logical : logical + 1] == seq.block_table[logical : logical + 1]:
+        if (
+            before
+            and before.device == seq.device
+            and before.block_table[logical : logical + 1] == seq.block_table[logical : logical + 1]
+        ):
             return ""
         hit = self._hits.get(seq.name)
         return SHARED if seq.name in self._parents or (hit and logical < len(hit.blocks)) else TAKEN

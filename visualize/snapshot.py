@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from visualize.why import sentence
 
-SCHEMA = 3  # 2: without cached blocks; 1: without what sharing saves
+SCHEMA = 4  # 3: without a host pool; 2: without cached blocks; 1: without what sharing saves
 
 
 class FirstOf(abc.Sequence):
@@ -62,6 +62,25 @@ class Block:
     texts: tuple = ()
 
 
+@dataclass(frozen=True, slots=True)
+class HostBlock:
+    """One block of the host pool. Its id has nothing to do with the block of the same id in the device's pool."""
+
+    id: int
+    owners: tuple
+    ref_count: int
+    filled: int
+
+
+@dataclass(frozen=True)
+class HostPool:
+    """The second pool, for the sequences that had to yield and were swapped out."""
+
+    num_blocks: int
+    blocks: tuple
+    free_order: tuple  # ids of the free blocks, the next to be taken first
+
+
 @dataclass(frozen=True)
 class SequenceState:
     """How far one sequence has come. A finished one owns nothing (an empty table, 0 computed), its text stays."""
@@ -69,15 +88,24 @@ class SequenceState:
     name: str
     request: str
     index: int  # among its request's sequences
-    status: str  # "waiting", "running", "preempted" or "finished"
-    device: str | None  # "gpu": it has blocks in the pool, wherever that is; None: it has none
-    block_table: tuple
+    status: str  # "waiting", "running", "preempted", "swapped" or "finished"
+    device: str | None  # "gpu": it has blocks in the pool, wherever that is; "host": in the other; None: it has none
+    block_table: tuple  # ids of blocks of that pool
     num_tokens: int
     num_computed_tokens: int
     num_prompt_tokens: int
     tokens: FirstOf
     token_texts: FirstOf
     finish_reason: str | None
+
+    @property
+    def is_swapped(self):
+        return self.device == "host"
+
+    @property
+    def device_table(self):
+        """Its block table, if that names blocks of the device's pool; else nothing."""
+        return () if self.is_swapped else self.block_table
 
     @property
     def text(self):
@@ -88,9 +116,10 @@ class SequenceState:
 class Event:
     """Something that happened in this step: one of minipaged.events, and what its sentence needs besides.
 
-    token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up.
-    dropped: whether it gives them up because others were preferred to it. may_hit: whether who yields may find its
-    tokens in the prefix cache when it comes back.
+    token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up,
+    or, of those that one leaves when it is swapped out, the ones that can still be hit. dropped: whether it gives them
+    up because others were preferred to it. may_hit: whether who yields may find its tokens in the prefix cache when it
+    comes back. swapped: whether who yields goes to the host pool, or who enters comes from there.
     """
 
     fact: object
@@ -98,6 +127,7 @@ class Event:
     table: tuple | None = None
     dropped: bool = False
     may_hit: bool = False
+    swapped: bool = False
 
     @property
     def kind(self):
@@ -106,7 +136,7 @@ class Event:
     @property
     def why(self):
         """The sentence. It is made when it is asked for: a long history holds many that nobody reads."""
-        return sentence(self.fact, self.token_text, self.table, self.dropped, self.may_hit)
+        return sentence(self.fact, self.token_text, self.table, self.dropped, self.may_hit, self.swapped)
 
     @property
     def facts(self):
@@ -115,7 +145,7 @@ class Event:
     def to_dict(self):
         text = {} if self.token_text is None else {"token_text": self.token_text}
         table = {} if self.table is None else {"table": list(self.table)}
-        flags = {name: True for name in ("dropped", "may_hit") if getattr(self, name)}
+        flags = {name: True for name in ("dropped", "may_hit", "swapped") if getattr(self, name)}
         return {"kind": self.kind, "why": self.why, **self.facts, **text, **table, **flags}
 
 
@@ -148,7 +178,7 @@ class Snapshot:
     sequences: tuple  # in the order in which they arrived or were forked
     queue: tuple  # names of the waiting, the next to enter first
     free_order: tuple  # ids of the free blocks, the next to be taken first
-    host: None  # a second pool, once there is swapping
+    host: HostPool | None  # None: there is no swapping
     events: tuple
     usage: Usage
     schema: int = SCHEMA
@@ -165,7 +195,7 @@ class Snapshot:
             "sequences": sequences,
             "queue": list(self.queue),
             "free_order": list(self.free_order),
-            "host": self.host,
+            "host": self.host and asdict(self.host),
             "events": [event.to_dict() for event in self.events],
             "usage": asdict(self.usage),
         }

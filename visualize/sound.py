@@ -23,7 +23,6 @@ def check_sound(snapshot, last=None):
         check_types(record)
     block_size, num_blocks, usage = snapshot.block_size, snapshot.num_blocks, snapshot.usage
     names = {seq.name for seq in snapshot.sequences}
-    filled = [block.filled for block in snapshot.blocks]
     must(block_size > 0 and len(snapshot.blocks) == num_blocks)
     must(all(block.id == i for i, block in enumerate(snapshot.blocks)))
     must(usage.total_slots == num_blocks * block_size > 0 and usage.max_would_reserve >= 0)
@@ -43,18 +42,36 @@ def check_sound(snapshot, last=None):
             must(not block.ref_count and not block.owners and block.filled == block_size and block.hash is not None)
         must(len(block.texts) in (0, block_size if block.state == "cached" else 0))
         must(all(isinstance(text, str) for text in block.texts))
+    check_host(snapshot, names, last)
     for seq in snapshot.sequences:
         must(seq.status in STATUSES and seq.num_tokens == len(seq.tokens) == len(seq.token_texts))
         must(all(isinstance(text, str) for text in seq.token_texts))
-        must(all(type(i) is int and 0 <= i < num_blocks for i in seq.block_table))
+        must(seq.device in ("gpu", "host", None) and (snapshot.host is not None or not seq.is_swapped))
+        pool = snapshot.host if seq.is_swapped else snapshot
+        must(all(type(i) is int and 0 <= i < pool.num_blocks for i in seq.block_table))
         must(0 <= seq.num_computed_tokens <= min(seq.num_tokens, len(seq.block_table) * block_size))
         must(0 <= seq.num_prompt_tokens <= seq.num_tokens)
         for logical, block in enumerate(seq.block_table):  # whoever shares a block has all that it holds
-            must(logical * block_size + filled[block] <= seq.num_tokens)
+            must(logical * block_size + pool.blocks[block].filled <= seq.num_tokens)
     for event in snapshot.events:
         must(all(type(i) is int and 0 <= i < num_blocks for i in event.table or ()))
-        must(isinstance(event.dropped, bool) and isinstance(event.may_hit, bool))
+        must(isinstance(event.dropped, bool) and isinstance(event.may_hit, bool) and isinstance(event.swapped, bool))
         must(event.why)  # made here, because a fact that can't be told raises
+
+
+def check_host(snapshot, names, last):
+    """The same for the host pool, if there is one."""
+    host = snapshot.host
+    must(not last or (host is None) == (last.host is None))
+    if host is None:
+        return
+    for record in (host, *host.blocks):
+        check_types(record)
+    must(len(host.blocks) == host.num_blocks > 0 and (not last or last.host.num_blocks == host.num_blocks))
+    must(all(type(i) is int and 0 <= i < host.num_blocks for i in host.free_order))
+    for i, block in enumerate(host.blocks):
+        must(block.id == i and 0 <= block.filled <= snapshot.block_size and set(block.owners) <= names)
+        must(0 <= block.ref_count <= len(names))
 
 
 def must(condition):
