@@ -1,6 +1,6 @@
 """The host pool, beside or below the device's: a block a cell, with its id, whose it is and how full it is.
 
-It is drawn only where there is one. This file only draws; every number comes from the snapshot.
+Its blocks are h0, h1 and so on: block 3 of the device is another one. It is drawn only where there is one. This file only draws; every number comes from the snapshot.
 """
 
 from visualize.ink import FREED, TAKEN
@@ -36,9 +36,9 @@ def draw_host(scene, width, height):
 
 
 def cell_width(scene):
-    """Mark, id, label, filled: `+3 C◆ 2/4`."""
+    """Mark, id, label, filled: `+h3 C◆ 2/4`."""
     size = len(str(scene.snapshot.block_size))
-    return 1 + len(str(scene.snapshot.host.num_blocks - 1)) + scene.label_width + 2 + 2 * size + 1
+    return 1 + len(f"h{scene.snapshot.host.num_blocks - 1}") + scene.label_width + 2 + 2 * size + 1
 
 
 def choose(scene, room):
@@ -65,8 +65,8 @@ def mark(scene, block):
 def draw_cell(scene, block, width):
     """One line, `width` wide."""
     ink, change = scene.ink, mark(scene, block)
-    number_width = len(str(scene.snapshot.host.num_blocks - 1))
-    head = line((f"{change}{block.id:>{number_width}}", "bold" if change != " " else ""))
+    number_width = len(f"h{scene.snapshot.host.num_blocks - 1}")
+    head = line((f"{change}{f'h{block.id}':>{number_width}}", "bold" if change != " " else ""))
     owners = [seq for seq in map(scene.sequence, block.owners) if seq]
     if not owners:
         return fit(line(head, (" free", "dim")), width, ink)

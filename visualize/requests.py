@@ -114,7 +114,7 @@ def draw_sequence(scene, seq, width, most):
     elif not seq.block_table:
         head.append(standing(scene, seq, width - head.cell_len))
     elif most < 3:
-        head.append(f"{seq.num_computed_tokens}/{seq.num_tokens}  {'host ' * seq.is_swapped}")
+        head.append(f"{seq.num_computed_tokens}/{seq.num_tokens}  ")
         head.append_text(draw_table(scene, seq, width - head.cell_len))
     else:
         there = " and kept in the host pool" * seq.is_swapped
@@ -161,7 +161,7 @@ def draw_table(scene, seq, width):
     entries = []
     for logical, block in table[:most] + table[max(most, len(table) - most) :]:
         mark = scene.entry_mark(seq, logical)
-        entries.append(line((f"{mark}{logical}{ink.arrow}{block}", "bold" if mark else "")))
+        entries.append(line((f"{mark}{logical}{ink.arrow}{'h' * seq.is_swapped}{block}", "bold" if mark else "")))
     last = seq.num_computed_tokens - (len(table) - 1) * block_size
     tail = line((f" ({last}/{block_size})", "dim"))
     shown = list(entries)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from minipaged.memory.block_table import blocks_for
 from visualize.camera import Camera
 from visualize.prefix_stories import CHAT, SHARED_PREFIX
+from visualize.pressure_stories import CHUNKED_PREFILL, PREEMPTION_RECOMPUTE, PREEMPTION_SWAP
 from visualize.story import Arrival, Scenario
 
 OFF = {"enable_prefix_caching": False}  # for stories of something else
@@ -97,7 +98,18 @@ BEAM_SEARCH = Scenario(
     settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16, **OFF},
 )
 
-STORIES = (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING, BEAM_SEARCH, SHARED_PREFIX, CHAT)
+STORIES = (
+    GROWTH,
+    MIXED,
+    PRESSURE,
+    PREEMPTION_RECOMPUTE,
+    PREEMPTION_SWAP,
+    CHUNKED_PREFILL,
+    PARALLEL_SAMPLING,
+    BEAM_SEARCH,
+    SHARED_PREFIX,
+    CHAT,
+)
 SCENARIOS = {scenario.name: scenario for scenario in STORIES}
 
 

@@ -87,7 +87,7 @@ def too_small(width, height, ink):
 
 
 def narrow(scene, width, height):
-    """One below the other: the pool, the host pool if there is one, the requests, why, which gets what the others leave."""
+    """One below the other: the pool, a host pool if there is one, the requests, why, which gets what others leave."""
     pool = pool_panel(scene, width, max(5, height * 2 // 5))
     pool += draw_host(scene, width, max(2, height // 6))
     for_why = max(3, (height - len(pool)) * 2 // 5)

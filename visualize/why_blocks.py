@@ -101,10 +101,10 @@ def can_be_hit(blocks, end):
 
 
 def swapped_out(e, table=None):
-    blocks, hosts = zip(*e.pairs)
+    blocks, hosts = zip(*((block, f"h{host}") for block, host in e.pairs))
     is_one, is_alone = len(blocks) == 1, len(e.sequences) == 1
     moves, its = ("goes", "its") if is_alone else ("go", "their")
-    copied = f"{its} {these(blocks)} {'is' if is_one else 'are'} copied to {listed(hosts)} there"
+    copied = f"{its} {these(blocks)} {'is' if is_one else 'are'} copied to {listed(hosts)}"
     copied += ", each once, whoever shares it" * (not is_alone)
     left = [block for block in blocks if block not in e.freed]
     others = f"; {listed(left)} still {'has' if len(left) == 1 else 'have'} an owner here" if left else ""
@@ -114,10 +114,10 @@ def swapped_out(e, table=None):
 
 
 def swapped_in(e):
-    hosts, blocks = zip(*e.pairs)
+    hosts, blocks = zip(*((f"h{host}", block) for host, block in e.pairs))
     is_one, is_alone = len(blocks) == 1, len(e.sequences) == 1
     comes, its = ("comes", "its") if is_alone else ("come", "their")
-    copied = f"{its} {these(hosts)} there {'is' if is_one else 'are'} copied to {listed(blocks)} here"
+    copied = f"{its} {these(hosts)} {'is' if is_one else 'are'} copied to {listed(blocks)} here"
     copied += ", and whoever shared blocks shares them again" * (not is_alone)
     now = f"{free(e.num_free)} here now and {e.num_host_free:,} there"
     return f"{listed(e.sequences)} {comes} back from the host pool: {copied}; nothing is computed again; {now}"
