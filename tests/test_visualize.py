@@ -54,10 +54,14 @@ class ModelFreeEngine:
         max_num_seqs,
         max_num_batched_tokens,
         enable_prefix_caching=False,
+        preemption="recompute",
+        swap_blocks=0,
+        watermark=0.0,
         text="ab\n",
     ):
         sizes = num_blocks, block_size, max_num_seqs, max_num_batched_tokens
-        self.scheduler = harness.scheduler(*sizes, enable_prefix_caching)
+        assert (preemption == "swap") == bool(swap_blocks)
+        self.scheduler = harness.scheduler(*sizes, enable_prefix_caching, swap_blocks, watermark)
         self.memory, self.tokenizer, self.text = self.scheduler.memory, Bytes(), text.encode()
 
     def add(self, prompt, params, request_id):
@@ -111,7 +115,17 @@ def state_of(engine):
         "free_order": memory.allocator.free_order(),
         "usage": memory.usage(),
         "waiting": [seq.name for request in engine.scheduler.waiting for seq in unfinished(request)],
+        "host": state_of_host(memory.host),
         "reserved": len(memory.sequences()) * engine.max_model_len,
+    }
+
+
+def state_of_host(host):
+    return host and {
+        "tables": {name: list(table.blocks) for name, table in host.tables.items()},
+        "computed": {name: table.num_tokens for name, table in host.tables.items()},
+        "ref_counts": [host.ref_count(block) for block in range(host.num_blocks)],
+        "free_order": host.free_order(),
     }
 
 
@@ -138,9 +152,9 @@ def shipped():
 
 
 def check_snapshot(snapshot, state):
-    tables = {seq.name: list(seq.block_table) for seq in snapshot.sequences if seq.block_table}
+    tables = {seq.name: list(seq.block_table) for seq in snapshot.sequences if seq.block_table and not seq.is_swapped}
     assert tables == state["tables"]
-    assert {seq.name: seq.num_computed_tokens for seq in snapshot.sequences if seq.block_table} == state["computed"]
+    assert {seq.name: seq.num_computed_tokens for seq in snapshot.sequences if seq.name in tables} == state["computed"]
     assert {seq.name: seq.num_tokens for seq in snapshot.sequences if seq.status == "running"} == state["tokens"]
     assert [block.ref_count for block in snapshot.blocks] == state["ref_counts"]
     assert {block.id: block.filled for block in snapshot.blocks if block.state == "used"} == state["filled"]
@@ -152,13 +166,33 @@ def check_snapshot(snapshot, state):
         assert block.state == ("used" if block.owners else "cached" if block.id in state["cached"] else "free")
         if block.state != "used":
             assert block.filled == len(block.texts) == snapshot.block_size * (block.state == "cached")
+    check_host(snapshot, state)
     for name in ("used_slots", "allocated_slots", "cached_slots", "total_slots", "saved_slots", "saved_blocks"):
         assert getattr(snapshot.usage, name) == getattr(state["usage"], name)
     assert snapshot.usage.max_would_reserve == state["reserved"]
     for seq in snapshot.sequences:
         assert len(seq.tokens) == len(seq.token_texts) == seq.num_tokens
-        if seq.status != "running":
+        assert seq.device == ("host" if seq.status == "swapped" else "gpu" if seq.block_table else None)
+        if seq.status not in ("running", "swapped"):
             assert not seq.block_table and seq.num_computed_tokens == 0
+
+
+def check_host(snapshot, state):
+    """The same of the host pool."""
+    if state["host"] is None:
+        assert snapshot.host is None and not any(seq.is_swapped for seq in snapshot.sequences)
+        return
+    host, state, block_size = snapshot.host, state["host"], snapshot.block_size
+    swapped = [seq for seq in snapshot.sequences if seq.is_swapped]
+    assert {seq.name: list(seq.block_table) for seq in swapped} == state["tables"]
+    assert {seq.name: seq.num_computed_tokens for seq in swapped} == state["computed"]
+    assert [block.ref_count for block in host.blocks] == state["ref_counts"]
+    assert list(host.free_order) == state["free_order"] and host.num_blocks == len(host.blocks)
+    for i, block in enumerate(host.blocks):
+        homes = [(seq, logical) for seq in swapped for logical, each in enumerate(seq.block_table) if each == i]
+        assert block.id == i and list(block.owners) == [seq.name for seq, _ in homes]
+        filled = [min(seq.num_computed_tokens - logical * block_size, block_size) for seq, logical in homes]
+        assert block.filled == max(filled, default=0)
 
 
 def test_snapshots_equal_the_engine(mixed):
@@ -373,7 +407,7 @@ def kinds():
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_event_has_a_sentence(kind):
     values = {"request": "B", "sequence": "B", "needed_by": "A", "blocks": (11,), "freed": (11, 4), "kept": (4,)}
-    values |= {"child": "B", "parent": "A"}
+    values |= {"child": "B", "parent": "A", "sequences": ("B",), "pairs": ((11, 0), (4, 1))}
     reasons = {events.Refused: ("pool", "context", "max_num_seqs"), events.Finished: ("stop", "length")}
     reasons[events.KeptWaiting] = ("blocks", "max_num_seqs", "budget", "catching up", "preemption")
     told = set()

@@ -23,9 +23,12 @@ def draw_host(scene, width, height):
         lines = [heading(title, line(), width, ink)]
     else:  # in a narrow column
         lines = [heading("Host pool", line(), width, ink), fit(line(free), width, ink)]
-    cells = cell_width(scene)
-    columns = max(1, (width + GAP) // (cells + GAP))
-    shown, hidden = choose(scene, columns * (height - len(lines)))
+    for cells in cell_widths(scene):
+        columns = max(1, (width + GAP) // (cells + GAP))
+        room = columns * (height - len(lines))
+        if host.num_blocks <= room:
+            break
+    shown, hidden = choose(scene, room)
     drawn = [draw_cell(scene, block, cells) for block in shown]
     if hidden:
         drawn.append(line((f"+{hidden:,} more", "dim")))
@@ -35,10 +38,11 @@ def draw_host(scene, width, height):
     return lines
 
 
-def cell_width(scene):
-    """Mark, id, label, filled: `+h3 C◆ 2/4`."""
+def cell_widths(scene):
+    """Of `+h3 C◆  2/4`: mark, id, label, how full; and without the last of these."""
     size = len(str(scene.snapshot.block_size))
-    return 1 + len(f"h{scene.snapshot.host.num_blocks - 1}") + scene.label_width + 2 + 2 * size + 1
+    brief = 1 + len(f"h{scene.snapshot.host.num_blocks - 1}") + scene.label_width + 2
+    return brief + 1 + 2 * size + 1, brief
 
 
 def choose(scene, room):

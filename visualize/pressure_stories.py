@@ -18,8 +18,14 @@ SETTINGS = {
 PREEMPTION_RECOMPUTE = Scenario(
     name="preemption-recompute",
     title="who yields drops its blocks and computes its tokens again",
-    before="A. B.",
-    after="C.",
+    before=(
+        "At step 7 the pool is full and C, the newest, has to yield: its blocks are dropped and its tokens kept. "
+        "Watch steps 11 to 13, in which K and V of its 35 tokens are computed once more before it says anything new."
+    ),
+    after=(
+        "C said nothing from step 7 to step 12, and of these six steps the last two went into what it had computed "
+        "before."
+    ),
     arrivals=THREE,
     settings=SETTINGS,
 )
@@ -27,8 +33,15 @@ PREEMPTION_RECOMPUTE = Scenario(
 PREEMPTION_SWAP = Scenario(
     name="preemption-swap",
     title="who yields goes to the host pool with its blocks, and comes back",
-    before="A. B.",
-    after="C.",
+    before=(
+        "These are the requests and the pool of preemption-recompute, and again C has to yield at step 7: now its 9 "
+        "blocks are copied to a second pool, in the host's memory. "
+        "Watch step 11, in which they come back into other blocks than before and C goes on with its next token."
+    ),
+    after=(
+        "18 copies of a block took the place of 35 tokens computed twice, and the run was two steps shorter than by "
+        "recompute."
+    ),
     arrivals=THREE,
     settings=SETTINGS | {"preemption": "swap", "swap_blocks": 10},
 )
@@ -36,8 +49,14 @@ PREEMPTION_SWAP = Scenario(
 CHUNKED_PREFILL = Scenario(
     name="chunked-prefill",
     title="a long prompt enters in chunks, while others go on",
-    before="A. B.",
-    after="C.",
+    before=(
+        "A and B are generating when C arrives with a prompt of 45 tokens, and no step may compute more than 16. "
+        "Watch the budget line: A and B have their token in every step, and C's prompt gets the 14 that they leave."
+    ),
+    after=(
+        "C's prompt took four steps, of 14, 14, 14 and 3 tokens, and in none of them did A or B wait for their next "
+        "token."
+    ),
     arrivals=(
         Arrival(0, "A", "ROMEO:\nBut, soft!", 16),
         Arrival(0, "B", "VIOLA:\nO time,", 15),

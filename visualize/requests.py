@@ -117,8 +117,8 @@ def draw_sequence(scene, seq, width, most):
         head.append(f"{seq.num_computed_tokens}/{seq.num_tokens}  ")
         head.append_text(draw_table(scene, seq, width - head.cell_len))
     else:
-        there = " and kept in the host pool" * seq.is_swapped
-        head.append(f"{seq.num_computed_tokens} of {seq.num_tokens} tokens computed{there}")
+        where = "in the host pool" if seq.is_swapped else "computed"
+        head.append(f"{seq.num_computed_tokens} of {seq.num_tokens} tokens {where}")
         lines.append(line(indent, draw_table(scene, seq, width - len(indent))))
     if len(lines) < most:
         lines += [line(indent, each) for each in draw_text(scene, seq, width - len(indent), most - len(lines))]
