@@ -1,6 +1,7 @@
 """The host pool, beside or below the device's: a block a cell, with its id, whose it is and how full it is.
 
-Its blocks are h0, h1 and so on: block 3 of the device is another one. It is drawn only where there is one. This file only draws; every number comes from the snapshot.
+Its blocks are h0, h1 and so on: block 3 of the device is another one than h3. It is drawn only where there is one. This
+file only draws; every number comes from the snapshot.
 """
 
 from visualize.ink import FREED, TAKEN

@@ -89,8 +89,8 @@ def too_small(width, height, ink):
 def narrow(scene, width, height):
     """One below the other: the pool, a host pool if there is one, the requests, why, which gets what others leave."""
     pool = pool_panel(scene, width, max(5, height * 2 // 5))
-    pool += draw_host(scene, width, max(2, height // 6))
     for_why = max(3, (height - len(pool)) * 2 // 5)
+    pool += draw_host(scene, width, max(2, height // 6))
     requests = requests_panel(scene, width, height - len(pool) - for_why, fill=False)
     return pool + requests + why_panel(scene, width, height - len(pool) - len(requests))
 
