@@ -4,7 +4,9 @@ Its blocks are h0, h1 and so on: block 3 of the device is another one than h3. I
 file only draws; every number comes from the snapshot.
 """
 
-from visualize.ink import FREED, TAKEN
+from rich.cells import cell_len
+
+from visualize.ink import FREED, TAKEN, clip_start, safe
 from visualize.lines import fit, heading, line, spread
 from visualize.sharing import striped, together
 from visualize.why import count
@@ -29,6 +31,7 @@ def draw_host(scene, width, height):
         room = columns * (height - len(lines))
         if host.num_blocks <= room:
             break
+    cells = width if columns == 1 else cells
     shown, hidden = choose(scene, room)
     drawn = [draw_cell(scene, block, cells) for block in shown]
     if hidden:
@@ -81,7 +84,10 @@ def draw_cell(scene, block, width):
     else:
         styles = [scene.style(seq.name) for seq in owners]
         names = f" {together(owners, ink)} "
-        room = width - head.cell_len - fill.cell_len
-        names = names if len(names) + 3 <= room else f" {scene.glyph(owners[0].name)} "
-        chip = line(striped(names, styles), (f"x{block.ref_count}", "bold"))
+        times = line((f"x{block.ref_count}", "bold"))
+        room = width - head.cell_len - times.cell_len
+        if cell_len(names) + 1 + fill.cell_len > room:
+            requests = {seq.request for seq in owners}
+            names = f" {clip_start(safe(owners[0].request, ink), room - 2, ink)} " if len(requests) == 1 else " "
+        chip = line(striped(names, styles), times)
     return spread(line(head, chip), fill, width, ink)
