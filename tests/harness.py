@@ -4,6 +4,7 @@ import pytest
 
 from minipaged.events import BlockCopied, Forked, PrefixHit, Scheduled
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
+from minipaged.memory.contiguous import ContiguousMemory
 from minipaged.memory.paged import PagedMemory
 from minipaged.serving.group import sample_indices, unfinished
 from minipaged.serving.plan import Continuation
@@ -23,6 +24,17 @@ def request(name, num_prompt_tokens, max_tokens=100, n=1):
 
 def scheduler(num_blocks, block_size, max_num_seqs=8, max_num_batched_tokens=256, prefix_caching=False, **options):
     memory = PagedMemory(num_blocks, block_size, prefix_caching, **options)
+    return scheduler_on(memory, max_num_seqs, max_num_batched_tokens)
+
+
+def memory_of(kind, num_blocks, block_size, max_model_len, prefix_caching=False):
+    """The memory that LLM(memory=kind) has."""
+    if kind == "paged":
+        return PagedMemory(num_blocks, block_size, prefix_caching)
+    return ContiguousMemory(num_blocks, block_size, kind, max_model_len)
+
+
+def scheduler_on(memory, max_num_seqs=8, max_num_batched_tokens=256):
     made = Scheduler(memory, max_num_seqs, max_num_batched_tokens)
     made.log = made.memory.log = Witness(made.memory, ShadowSlots())
     return made

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from visualize.why import sentence
 
-SCHEMA = 3  # 2: without cached blocks; 1: without what sharing saves
+SCHEMA = 4  # 3: without reserved blocks; 2: without cached blocks; 1: without what sharing saves
 
 
 class FirstOf(abc.Sequence):
@@ -47,14 +47,17 @@ class FirstOf(abc.Sequence):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it.
+    """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it, or
+    for whom it is reserved.
 
     hash: the first 8 hexadecimal digits of what its content is found by, if it can be hit. texts: of a cached block,
     which no sequence names, the text of each token in it; empty if the camera has not seen them.
     """
 
     id: int
-    state: str  # "used" (in some table), "cached" (in none, but its content can be hit) or "free"
+    # "used" (in some table), "cached" (in none, but its content can be hit), "reserved" (in none, but in a run that was
+    # reserved for a sequence) or "free"
+    state: str
     ref_count: int
     filled: int
     owners: tuple
@@ -90,7 +93,7 @@ class Event:
 
     token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up.
     dropped: whether it gives them up because others were preferred to it. may_hit: whether who yields may find its
-    tokens in the prefix cache when it comes back.
+    tokens in the prefix cache when it comes back. in_run: whether its blocks are in a run reserved for it.
     """
 
     fact: object
@@ -98,6 +101,7 @@ class Event:
     table: tuple | None = None
     dropped: bool = False
     may_hit: bool = False
+    in_run: bool = False
 
     @property
     def kind(self):
@@ -106,7 +110,7 @@ class Event:
     @property
     def why(self):
         """The sentence. It is made when it is asked for: a long history holds many that nobody reads."""
-        return sentence(self.fact, self.token_text, self.table, self.dropped, self.may_hit)
+        return sentence(self.fact, self.token_text, self.table, self.dropped, self.may_hit, self.in_run)
 
     @property
     def facts(self):
@@ -115,7 +119,7 @@ class Event:
     def to_dict(self):
         text = {} if self.token_text is None else {"token_text": self.token_text}
         table = {} if self.table is None else {"table": list(self.table)}
-        flags = {name: True for name in ("dropped", "may_hit") if getattr(self, name)}
+        flags = {name: True for name in ("dropped", "may_hit", "in_run") if getattr(self, name)}
         return {"kind": self.kind, "why": self.why, **self.facts, **text, **table, **flags}
 
 
@@ -124,7 +128,7 @@ class Usage:
     """Slots of the pool. max_would_reserve: what one run of the model's whole context for each sequence would hold.
 
     saved_slots, saved_blocks: how much more there would be if nobody shared a block, each token and each entry of a
-    block table stored by itself.
+    block table stored by itself. reserved_slots: of the blocks that are in somebody's run and in no table yet.
     """
 
     used_slots: int
@@ -134,6 +138,7 @@ class Usage:
     max_would_reserve: int
     saved_slots: int = 0
     saved_blocks: int = 0
+    reserved_slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,11 +156,13 @@ class Snapshot:
     host: None  # a second pool, once there is swapping
     events: tuple
     usage: Usage
+    memory: str = "paged"  # or how long the run is that each request reserves: "max", "pow2" or "oracle"
     schema: int = SCHEMA
 
     def to_dict(self):
         """Made of nothing but what JSON knows."""
-        shallow = {name: getattr(self, name) for name in ("schema", "step", "block_size", "num_blocks", "budget")}
+        names = ("schema", "step", "block_size", "num_blocks", "budget", "memory")
+        shallow = {name: getattr(self, name) for name in names}
         sequences = [
             {**vars(seq), "tokens": list(seq.tokens), "token_texts": list(seq.token_texts), "text": seq.text}
             for seq in self.sequences

@@ -5,6 +5,8 @@ nothing but the fact it is given.
 """
 
 from minipaged import events
+from visualize.why_runs import no_run, released_run, reserved, taken_in_run
+from visualize.words import count, free, listed, span, these
 
 # What happens to every running sequence in every step.
 ROUTINE = ("Sampled", "Scheduled")
@@ -16,43 +18,28 @@ def importance(kind, dropped=False):
     """The larger, the sooner a reader wants to know of it. dropped: as for `sentence`."""
     if kind in ROUTINE:
         return ROUTINE.index(kind)
-    return len(ROUTINE) + (2 if dropped else kind in (*LANDMARKS, "BlockCopied", "PrefixHit", "Evicted"))
+    return len(ROUTINE) + (2 if dropped else kind in (*LANDMARKS, "BlockCopied", "PrefixHit", "Evicted", "Reserved"))
 
 
-def sentence(event, token_text=None, table=None, dropped=False, may_hit=False):
+def sentence(event, token_text=None, table=None, dropped=False, may_hit=False, in_run=False):
     """One of minipaged.events -> one sentence.
 
     token_text: what a sampled token says. table: the blocks that a fork shares, or that a sequence gives up; None where
     they aren't known. dropped: whether it gives them up because others were preferred to it. may_hit: whether who
-    yields may find its tokens in the prefix cache when it comes back.
+    yields may find its tokens in the prefix cache when it comes back. in_run: whether blocks are taken from, and given
+    back as, a run that is reserved for the sequence.
     """
+    if in_run and isinstance(event, events.BlocksTaken):
+        return taken_in_run(event)
     if isinstance(event, events.BlocksReleased):
+        if in_run:
+            return released_run(event)
         return blocks_released(event, table, dropped)
     if isinstance(event, events.Forked):
         return forked(event, table)
     if isinstance(event, events.Preempted):
         return preempted(event, may_hit)
     return SENTENCES[type(event)](event) if token_text is None else sampled(event, token_text)
-
-
-def count(number, noun):
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def listed(ids, most=8):
-    """3, 4 and 5. Of a long list, the first few and how many more."""
-    ids = [str(i) for i in ids]
-    if len(ids) > most:
-        ids = [*ids[:most], f"{len(ids) - most} more"]
-    return ids[0] if len(ids) == 1 else f"{', '.join(ids[:-1])} and {ids[-1]}"
-
-
-def free(number, verbs="is are"):
-    return f"{number:,} {verbs.split()[number != 1]} free"
-
-
-def span(first, number):
-    return f"{first}" if number == 1 else f"{first} to {first + number - 1}"
 
 
 def arrived(e):
@@ -70,6 +57,11 @@ def refused(e):
         )
     if e.reason == "max_num_seqs":
         return f"{e.request} is refused: its {e.needed:,} sequences must run together, and only {e.allowed:,} may"
+    if e.reason == "memory":
+        return (
+            f"{e.request} is refused: its {e.needed:,} sequences would share the prompt, "
+            "and blocks are shared in paged memory only"
+        )
     return (
         f"{e.request} is refused: it could need {count(e.needed, 'block')}, and the whole pool has only {e.allowed:,}"
     )
@@ -139,11 +131,6 @@ def blocks_taken(e):
     if e.last_was_full:
         return f"{e.sequence}'s logical block {e.first_logical - 1} is full: {taken} taken from {queue}"
     return f"{e.sequence}'s new tokens go past its logical block {e.first_logical - 1}: {taken} taken from {queue}"
-
-
-def these(blocks, what="block"):
-    """block 3; blocks 3, 4 and 5"""
-    return f"{what}{'s' * (len(blocks) > 1)} {listed(blocks)}"
 
 
 def forked(e, table=None):
@@ -229,6 +216,8 @@ SENTENCES = {
     events.KeptWaiting: kept_waiting,
     events.Scheduled: scheduled,
     events.PrefixHit: prefix_hit,
+    events.Reserved: reserved,
+    events.NoRun: no_run,
     events.Evicted: evicted,
     events.BlocksTaken: blocks_taken,
     events.Forked: forked,
