@@ -11,12 +11,15 @@ from minipaged.events import (
     BlocksTaken,
     Evicted,
     Forked,
+    KeptWaiting,
+    NoRun,
     Preempted,
     PrefixHit,
     Sampled,
     SwappedIn,
     SwappedOut,
 )
+from minipaged.memory.contiguous import ContiguousMemory, runs_of
 from minipaged.memory.prefix_cache import ROOT, block_hashes
 from minipaged.serving.group import unfinished
 from visualize.snapshot import Block, Event, FirstOf, HostBlock, HostPool, SequenceState, Snapshot, Usage
@@ -44,13 +47,14 @@ class Camera:
         engine, memory, last = self.engine, self.engine.memory, self._last
         self._meet(result.plan.rows if result else ())
         sequences = tuple(self._sequence(seq) for seq in self._sequences.values())
-        usage = memory.usage()
+        usage, blocks = memory.usage(), self._blocks(sequences)
         self._last = Snapshot(
             step=last.step + 1 if last else 0,
             block_size=memory.block_size,
             num_blocks=memory.num_blocks,
             budget=engine.scheduler.max_num_batched_tokens,
-            blocks=self._blocks(sequences),
+            memory=getattr(memory, "policy", "paged"),
+            blocks=blocks,
             sequences=sequences,
             queue=tuple(seq.name for request in engine.scheduler.waiting for seq in unfinished(request)),
             free_order=tuple(memory.allocator.free_order()),
@@ -64,6 +68,7 @@ class Camera:
                 max_would_reserve=len(memory.sequences()) * engine.max_model_len,
                 saved_slots=usage.saved_slots,
                 saved_blocks=usage.saved_blocks,
+                reserved_slots=sum(each.state == "reserved" for each in blocks) * memory.block_size,
             ),
         )
         return self._last
@@ -86,10 +91,14 @@ class Camera:
         for seq in sequences:
             for block_id in seq.device_table:
                 owners[block_id] += (seq.name,)
+        used = {i for i in range(memory.num_blocks) if owners[i]}
+        for name, run in runs_of(memory).items():
+            for block_id in run:
+                owners[block_id] = (name,)
         blocks = []
         for i in range(memory.num_blocks):
             ref_count, whole_hash = memory.allocator.ref_count(i), hash_of(i)
-            state = "used" if ref_count else "cached" if i in cached else "free"
+            state = "used" if i in used else "reserved" if ref_count else "cached" if i in cached else "free"
             num_filled = memory.block_size if state == "cached" else filled.get(i, 0)
             texts = self._contents.get(whole_hash, ()) if state == "cached" else ()
             digits = None if whole_hash is None else whole_hash.hex()[:8]
@@ -166,16 +175,21 @@ class Camera:
     def _events(self, facts):
         """The facts, each ready to be told."""
         tables = Tables(self._last)
+        without_a_run, reserves = None, isinstance(self.engine.memory, ContiguousMemory)
         for before, fact, after in zip((None, *facts), facts, (*facts[1:], None)):
+            if isinstance(fact, KeptWaiting) and fact.request == without_a_run:
+                continue  # the memory has said already why: it counts in runs, the scheduler in blocks
+            without_a_run = fact.sequence if isinstance(fact, NoRun) else None
             # A token is told by what it says, unless that is nothing that can be shown.
             text = self._texts[fact.sequence][0][fact.position] if isinstance(fact, Sampled) else None
             is_release = isinstance(fact, BlocksReleased) and fact.sequence in self._sequences
             dropped = is_release and self._sequences[fact.sequence].finish_reason == "dropped"
             may_hit = isinstance(fact, Preempted) and fact.needed_by is not None
             may_hit = may_hit and self.engine.memory.prefix_cache is not None
+            in_run = reserves and isinstance(fact, (BlocksTaken, BlocksReleased))
             swapped = isinstance(fact, Preempted) and isinstance(after, SwappedOut)
             swapped = swapped or (isinstance(fact, Admitted) and isinstance(before, SwappedIn))
-            yield Event(fact, text or None, tables.follow(fact), dropped, may_hit, swapped)
+            yield Event(fact, text or None, tables.follow(fact), dropped, may_hit, in_run, swapped)
 
 
 class Tables:

@@ -7,11 +7,19 @@ from dataclasses import replace
 
 from minipaged import arguments
 from minipaged.commandline import Parser, number
+from minipaged.options import MEMORIES, MEMORIES_TELL
 from visualize import scenarios
 
 MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
 MAX_FPS = 10
-POOL = ("num_blocks", "block_size", "preemption", "swap_blocks", "watermark")  # what can be asked for in every scenario
+POOL = (
+    "num_blocks",
+    "block_size",
+    "memory",
+    "preemption",
+    "swap_blocks",
+    "watermark",
+)  # what can be asked for in every scenario
 
 
 def whole(least, most):
@@ -57,6 +65,7 @@ def parse_args(argv):
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
     what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
+    what.add_argument("--memory", choices=MEMORIES, help=MEMORIES_TELL)
     what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
     what.add_argument(
         "--preemption", choices=("recompute", "swap"), help="what becomes of the blocks of who must yield"
@@ -98,6 +107,10 @@ def check_together(parser, args):
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
     if args.n is not None and args.beam_width is not None:
         parser.error("--n with --beam-width: answers are drawn or searched for, leave one of them out")
+    for name in ("n", "beam_width"):
+        if (getattr(args, name) or 1) > 1 and args.memory not in (None, "paged"):
+            asked = f"--{name.replace('_', '-')} {getattr(args, name)} with --memory {args.memory}"
+            parser.error(f"{asked}: answers share a prompt in paged memory only, leave one out")
     for name in ("max_tokens", "n", "beam_width"):
         if getattr(args, name) and not args.prompts:
             parser.error(f"--{name.replace('_', '-')} is for your own prompts, and none is given")
@@ -120,12 +133,15 @@ def check_together(parser, args):
 def scenario_of(args):
     """The Scenario that is asked for, with the pool that is asked for. Raises ValueError for one that can't be had."""
     if args.prompts:
-        scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1, args.beam_width)
+        scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1, args.beam_width, args.memory)
     else:
         scenario = scenarios.find(args.scenario or "mixed")
     settings = scenario.settings | {name: getattr(args, name) for name in POOL if getattr(args, name) is not None}
     if args.preemption == "recompute" and args.swap_blocks is None:
         settings.pop("swap_blocks", None)  # the scenario's own
+    memory = settings.get("memory", "paged")
+    if args.mine and memory != "paged":
+        raise ValueError(f"--mine with --memory {memory}: your parts build paged memory only, leave one out")
     if args.no_prefix_caching:
         settings["enable_prefix_caching"] = False
     num_blocks, block_size = settings["num_blocks"], settings["block_size"]

@@ -14,7 +14,7 @@ from visualize.snapshot import SCHEMA, Block, Event, FirstOf, HostBlock, HostPoo
 from visualize.sound import check_sound
 
 KINDS = {name: each for name, each in vars(events).items() if is_dataclass(each)}
-BESIDES = ("token_text", "table", "dropped", "may_hit", "swapped")  # of an event, where it has them
+BESIDES = ("token_text", "table", "dropped", "may_hit", "in_run", "swapped")  # of an event, where it has them
 ABOUT = ("title", "before", "after", "settings")
 
 
@@ -134,7 +134,7 @@ def read_snapshot(record, last=None):
         Block(**each | {"owners": tuple(each["owners"]), "texts": tuple(each["texts"])}) for each in record["blocks"]
     ]
     old_sequences = {seq.name: seq for seq in last.sequences} if last else {}
-    shallow = {name: record[name] for name in ("step", "block_size", "num_blocks", "budget")}
+    shallow = {name: record[name] for name in ("step", "block_size", "num_blocks", "budget", "memory")}
     snapshot = Snapshot(
         **shallow,
         blocks=tuple(map(same, blocks, last.blocks if last else blocks)),

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from visualize.ink import NEW, clip_start, pad, safe
 from visualize.lines import fit, last_lines, line
 from visualize.sharing import striped, together
-from visualize.why import count
+from visualize.words import count
 
 
 def draw_requests(scene, width, height):
@@ -146,10 +146,11 @@ def standing(scene, seq, room):
 
 def reason_to_wait(scene, seq):
     """Why the head of the queue could not enter in this step, as the engine told it."""
-    events = [event for event in scene.snapshot.events if getattr(event.fact, "request", None) == seq.request]
+    who = ("request", "sequence")  # NoRun is about a sequence: it has no siblings
+    events = [event for event in scene.snapshot.events if seq.request in (getattr(event.fact, w, None) for w in who)]
     if any(event.kind == "Preempted" for event in events):
         return "blocks dropped in this step"
-    reasons = [event.why.partition(": ")[2] for event in events if event.kind == "KeptWaiting"]
+    reasons = [event.why.partition(": ")[2] for event in events if event.kind in ("KeptWaiting", "NoRun")]
     return reasons[-1] if reasons else "before the first step"
 
 

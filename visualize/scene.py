@@ -31,6 +31,7 @@ class Scene:
         self.may_share = is_group or any(len(homes) > 1 for homes in self._homes.values())
         facts = of_the_last_try(snapshot.events) if previous else []
         self.may_hit = any(block.hash is not None for block in snapshot.blocks)
+        self.may_reserve = snapshot.memory != "paged"
         self.copies = [fact for kind, fact in facts if kind == "BlockCopied"]
         self._hits = {fact.sequence: fact for kind, fact in facts if kind == "PrefixHit"}
         self._hit_blocks = {block for fact in self._hits.values() for block in fact.blocks}

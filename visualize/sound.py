@@ -6,6 +6,7 @@ from types import NoneType
 
 # A snapshot's words, also those that no engine here uses.
 STATES = ("used", "cached", "free", "reserved")
+MEMORIES = ("paged", "max", "pow2", "oracle")
 STATUSES = ("waiting", "running", "preempted", "swapped", "finished")
 
 
@@ -28,11 +29,14 @@ def check_sound(snapshot, last=None):
     must(usage.total_slots == num_blocks * block_size > 0 and usage.max_would_reserve >= 0)
     must(0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots and snapshot.budget > 0)
     must(usage.cached_slots == sum(block.state == "cached" for block in snapshot.blocks) * block_size)
-    must(usage.allocated_slots + usage.cached_slots <= usage.total_slots)
+    must(usage.reserved_slots == sum(block.state == "reserved" for block in snapshot.blocks) * block_size)
+    must(usage.allocated_slots + usage.cached_slots + usage.reserved_slots <= usage.total_slots)
+    must(snapshot.memory in MEMORIES and (snapshot.memory != "paged" or not usage.reserved_slots))
     must(0 <= usage.saved_slots <= sum(seq.num_computed_tokens for seq in snapshot.sequences))
     must(0 <= usage.saved_blocks <= sum(len(seq.block_table) for seq in snapshot.sequences))
     must(snapshot.step == (last.step + 1 if last else 0))
     must(not last or (last.block_size, last.num_blocks, last.budget) == (block_size, num_blocks, snapshot.budget))
+    must(not last or last.memory == snapshot.memory)
     must(len(names) == len(snapshot.sequences) and set(snapshot.queue) <= names)
     must(all(type(i) is int and 0 <= i < num_blocks for i in snapshot.free_order))
     for block in snapshot.blocks:
@@ -40,6 +44,8 @@ def check_sound(snapshot, last=None):
         must(0 <= block.ref_count <= len(names) and (block.hash is None or re.fullmatch("[0-9a-f]{8}", block.hash)))
         if block.state == "cached":
             must(not block.ref_count and not block.owners and block.filled == block_size and block.hash is not None)
+        if block.state == "reserved":
+            must(block.ref_count == 1 == len(block.owners) and block.filled == 0 and block.hash is None)
         must(len(block.texts) in (0, block_size if block.state == "cached" else 0))
         must(all(isinstance(text, str) for text in block.texts))
     check_host(snapshot, names, last)
@@ -55,7 +61,7 @@ def check_sound(snapshot, last=None):
             must(logical * block_size + pool.blocks[block].filled <= seq.num_tokens)
     for event in snapshot.events:
         must(all(type(i) is int and 0 <= i < num_blocks for i in event.table or ()))
-        must(isinstance(event.dropped, bool) and isinstance(event.may_hit, bool) and isinstance(event.swapped, bool))
+        must(all(isinstance(flag, bool) for flag in (event.dropped, event.may_hit, event.in_run, event.swapped)))
         must(event.why)  # made here, because a fact that can't be told raises
 
 

@@ -14,6 +14,7 @@ from visualize.lines import fit, heading, line
 from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_way, draw_why
 from visualize.pool import draw_pool
 from visualize.requests import draw_requests
+from visualize.reserved import draw_free_runs
 from visualize.scene import Scene
 from visualize.sharing import draw_copies
 from visualize.timeline import draw_timeline
@@ -112,18 +113,20 @@ def wide(scene, width, height):
 
 def pool_panel(scene, width, height, fill=False):
     snapshot = scene.snapshot
-    title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}"
+    by_runs = f", runs by {snapshot.memory}" * scene.may_reserve
+    title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}{by_runs}"
     lines = [heading(title, legend(scene, width - len(title) - 8), width, scene.ink)]
     lines += draw_pool(scene, width, height - 2, scene.focus)
-    lines += draw_free_queue(scene, width)
+    lines += draw_free_runs(scene, width) if scene.may_reserve else draw_free_queue(scene, width)
     return filled(lines, width, height) if fill else lines
 
 
 def legend(scene, room):
     """What the marks mean and, before that, the copies of this step, in at most `room` cells."""
     owners = f" {SHARED}owners" * (scene.may_share or scene.may_hit)
-    cached = f" {scene.ink.cached} cached" * scene.may_hit  # the first to go: the memory line says it too
-    candidates = [f"{TAKEN}taken {WRITTEN}written{owners} {FREED}freed{more}" for more in (cached, "")]
+    # The first to go: the memory line says it too.
+    signs = f" {scene.ink.cached} cached" * scene.may_hit + f" {scene.ink.reserved} reserved" * scene.may_reserve
+    candidates = [f"{TAKEN}taken {WRITTEN}written{owners} {FREED}freed{more}" for more in (signs, "")]
     candidates.append(f"{TAKEN}taken {WRITTEN}written {FREED}freed")
     marks = line((next((each for each in candidates if cell_len(each) <= room), candidates[-1]), "dim"))
     if not scene.copies:

@@ -1,7 +1,7 @@
 """Facts into sentences: one plain sentence for each thing that happened in a step, with its blocks and numbers.
 
-The engine records bare facts (minipaged.events); only this file and why_blocks.py put them into words. They decide
-nothing and know nothing but the fact they are given.
+The engine records bare facts (minipaged.events); only this file, why_blocks.py and why_runs.py put them into words.
+They decide nothing and know nothing but the fact they are given.
 """
 
 from minipaged import events
@@ -9,21 +9,21 @@ from visualize.why_blocks import (
     block_copied,
     blocks_released,
     blocks_taken,
-    count,
     evicted,
     forked,
-    free,
     prefix_hit,
     swapped_in,
     swapped_out,
 )
+from visualize.why_runs import no_run, released_run, reserved, taken_in_run
+from visualize.words import count, free, span
 
 # What happens to every running sequence in every step.
 ROUTINE = ("Sampled", "Scheduled")
 # What changes who is in the pool. Playing lingers on the steps in which one of these happens.
 LANDMARKS = ("Admitted", "Forked", "Preempted", "Finished", "Refused", "Aborted")
 # What else a reader wants to know before the rest.
-WEIGHTY = ("BlockCopied", "PrefixHit", "Evicted", "SwappedOut", "SwappedIn")
+WEIGHTY = ("BlockCopied", "PrefixHit", "Evicted", "Reserved", "SwappedOut", "SwappedIn")
 
 
 def importance(kind, dropped=False):
@@ -33,9 +33,13 @@ def importance(kind, dropped=False):
     return len(ROUTINE) + (2 if dropped else kind in (*LANDMARKS, *WEIGHTY))
 
 
-def sentence(event, token_text=None, table=None, dropped=False, may_hit=False, swapped=False):
+def sentence(event, token_text=None, table=None, dropped=False, may_hit=False, in_run=False, swapped=False):
     """One of minipaged.events -> one sentence. What it needs besides is described with visualize.snapshot.Event."""
+    if in_run and isinstance(event, events.BlocksTaken):
+        return taken_in_run(event)
     if isinstance(event, events.BlocksReleased):
+        if in_run:
+            return released_run(event)
         return blocks_released(event, table, dropped)
     if isinstance(event, events.Forked):
         return forked(event, table)
@@ -46,10 +50,6 @@ def sentence(event, token_text=None, table=None, dropped=False, may_hit=False, s
     if isinstance(event, events.SwappedOut):
         return swapped_out(event, table)
     return SENTENCES[type(event)](event) if token_text is None else sampled(event, token_text)
-
-
-def span(first, number):
-    return f"{first}" if number == 1 else f"{first} to {first + number - 1}"
 
 
 def arrived(e):
@@ -67,6 +67,11 @@ def refused(e):
         )
     if e.reason == "max_num_seqs":
         return f"{e.request} is refused: its {e.needed:,} sequences must run together, and only {e.allowed:,} may"
+    if e.reason == "memory":
+        return (
+            f"{e.request} is refused: its {e.needed:,} sequences would share the prompt, "
+            "and blocks are shared in paged memory only"
+        )
     return (
         f"{e.request} is refused: it could need {count(e.needed, 'block')}, and the whole pool has only {e.allowed:,}"
     )
@@ -151,6 +156,8 @@ SENTENCES = {
     events.KeptWaiting: kept_waiting,
     events.Scheduled: scheduled,
     events.PrefixHit: prefix_hit,
+    events.Reserved: reserved,
+    events.NoRun: no_run,
     events.Evicted: evicted,
     events.BlocksTaken: blocks_taken,
     events.Forked: forked,

@@ -1,28 +1,9 @@
-"""Sentences about blocks: taken, found, shared, copied, given back, moved to the host pool; and the words for numbers.
+"""Sentences about blocks: taken, found, shared, copied, given back, moved to the host pool.
 
 Each is made of one fact of minipaged.events, in which blocks are named by their ids.
 """
 
-
-def count(number, noun):
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def listed(ids, most=8):
-    """3, 4 and 5. Of a long list, the first few and how many more."""
-    ids = [str(i) for i in ids]
-    if len(ids) > most:
-        ids = [*ids[:most], f"{len(ids) - most} more"]
-    return ids[0] if len(ids) == 1 else f"{', '.join(ids[:-1])} and {ids[-1]}"
-
-
-def free(number, verbs="is are"):
-    return f"{number:,} {verbs.split()[number != 1]} free"
-
-
-def these(blocks, what="block"):
-    """block 3; blocks 3, 4 and 5"""
-    return f"{what}{'s' * (len(blocks) > 1)} {listed(blocks)}"
+from visualize.words import count, free, listed, these
 
 
 def prefix_hit(e):
