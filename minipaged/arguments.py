@@ -20,6 +20,19 @@ def whole(name, value, least, most=math.inf):
     return number
 
 
+def swapping(preemption, swap_blocks):
+    """Raises ValueError unless these two, which are in order each by itself, make sense together."""
+    if preemption == "swap" and not swap_blocks:
+        raise ValueError("preemption='swap' with swap_blocks=0: must be 1 or more, to have where to swap to")
+    if swap_blocks and preemption != "swap":
+        raise ValueError(f"swap_blocks={swap_blocks} with preemption={preemption!r}: only 'swap' has use for them")
+
+
+def watermark_of(value):
+    """`value` as a float. Raises ValueError unless it is a share of a pool that leaves some of it."""
+    return real("watermark", value, lambda number: 0 <= number < 1, "a number from 0 to below 1")
+
+
 def real(name, value, allowed, says):
     """`value` as a float. Raises ValueError unless it is a finite number for which allowed(number); says: in words."""
     try:

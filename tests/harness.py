@@ -4,6 +4,7 @@ import pytest
 
 from minipaged.events import BlockCopied, Forked, PrefixHit, Scheduled, SwappedIn, SwappedOut
 from minipaged.memory.check import BrokenInvariant, ShadowSlots, check
+from minipaged.memory.contiguous import ContiguousMemory
 from minipaged.memory.paged import PagedMemory
 from minipaged.serving.group import sample_indices, unfinished
 from minipaged.serving.plan import Continuation, Plan
@@ -33,7 +34,18 @@ def scheduler(
 ):
     """With a host pool, who yields is swapped."""
     memory = PagedMemory(num_blocks, block_size, prefix_caching, num_host_blocks=num_host_blocks, **options)
-    preemption = "swap" if num_host_blocks else "recompute"
+    return scheduler_on(memory, max_num_seqs, max_num_batched_tokens, watermark)
+
+
+def memory_of(kind, num_blocks, block_size, max_model_len, prefix_caching=False, num_host_blocks=0):
+    """The memory that LLM(memory=kind) has."""
+    if kind == "paged":
+        return PagedMemory(num_blocks, block_size, prefix_caching, num_host_blocks=num_host_blocks)
+    return ContiguousMemory(num_blocks, block_size, kind, max_model_len)
+
+
+def scheduler_on(memory, max_num_seqs=8, max_num_batched_tokens=256, watermark=0.0):
+    preemption = "swap" if memory.host else "recompute"
     made = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
     made.log = made.memory.log = Witness(made.memory, ShadowSlots())
     return made

@@ -209,7 +209,11 @@ def test_the_story_is_told_before_and_after():
 
 def test_scenarios_by_name_and_the_nearest():
     assert (
-        list(SCENARIOS) == ["growth", "mixed", "pressure", "parallel-sampling", "beam-search", "shared-prefix", "chat"]
+        list(SCENARIOS)
+        == [
+            *("growth", "mixed", "pressure", "reservations", "preemption-recompute", "preemption-swap"),
+            *("chunked-prefill", "parallel-sampling", "beam-search", "shared-prefix", "chat"),
+        ]
         and find("growth") is SCENARIOS["growth"]
     )
     for wrong, near in (("pressur", "pressure"), ("GROWTH", "growth"), ("", ""), ("zzz", "")):

@@ -168,7 +168,7 @@ def edit_header(**changes):
         (edit_header(recording="music"), "must be a recording"),
         (edit_header(title=5), "must be a recording"),
         (lambda text: "[" * 100_000, "must be a recording"),
-        (edit_header(schema=99), "recorded with version 99: this program reads version 3"),
+        (edit_header(schema=99), "recorded with version 99: this program reads version 4"),
         (lambda text: text.split("\n")[0] + "\n", "holds no complete snapshot"),
         (lambda text: "".join(text.splitlines(True)[:2])[:-30], "holds no complete snapshot"),
     ],

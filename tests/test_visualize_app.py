@@ -20,6 +20,7 @@ from harness import some_slow
 
 from visualize.__main__ import main
 from visualize.keys import Keys
+from visualize.scenarios import SCENARIOS
 from visualize.snapshot import SCHEMA
 
 fcntl = pytest.importorskip("fcntl", reason="Windows has no pseudo-terminals")
@@ -344,6 +345,10 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
         ("--n 2 --beam-width 2 hello", "--n with --beam-width: answers are drawn or searched for"),
         ("--beam-width 2", "--beam-width is for your own prompts"),
         ("--n 2 --replay x", "--replay with --n"),
+        ("hello --memory foo", "argument --memory: invalid choice: 'foo'"),
+        ("hello --memory max --n 2", "--n 2 with --memory max: answers share a prompt in paged memory only"),
+        ("hello --memory pow2 --beam-width 3", "--beam-width 3 with --memory pow2: answers share"),
+        ("--replay run --memory max", "--replay with --memory: a recording is what it is"),
         ("--record= hello", "--record: the file's name is empty"),
         ("--json --save-svg x", "--save-svg: not allowed with argument --json"),
         ("--sped 3", "--sped (--help lists what is allowed)"),
@@ -362,10 +367,13 @@ def test_a_bad_value_is_one_clear_line(args, said, capsys):
         ("--num-blocks 4000 --block-size 200", "makes 800,000 slots: at most 65,536 are allowed"),
         (
             "--scenario presure",
-            "--scenario 'presure': must be one of growth, mixed, pressure, parallel-sampling, beam-search, "
-            "shared-prefix, chat. "
+            "--scenario 'presure': must be one of growth, mixed, pressure, reservations, preemption-recompute, "
+            "preemption-swap, chunked-prefill, parallel-sampling, "
+            "beam-search, shared-prefix, chat. "
             "Did you mean 'pressure'?",
         ),
+        ("--memory max --mine", "--mine with --memory max: your parts build paged memory only"),
+        ("--scenario reservations --mine", "--mine with --memory max: your parts build paged memory only"),
         ("--once 999", "--once 999: must be a step of this run, which has steps 0 to "),
         ("--replay no/such/file", "no/such/file: No such file"),
         ("--record no/such/file --frames 1", "no/such/file: No such file"),
@@ -380,7 +388,7 @@ def test_what_cannot_be_had_is_one_clear_line(args, said, capsys):
 def test_scenarios_are_listed_and_can_be_watched(capsys):
     assert main(["--list"]) == 0
     names = re.findall(r"^([\w-]+) ", capsys.readouterr().out, flags=re.MULTILINE)
-    assert names == ["growth", "mixed", "pressure", "parallel-sampling", "beam-search", "shared-prefix", "chat"]
+    assert names == [*SCENARIOS]
     for name in names:
         assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
         out = capsys.readouterr().out

@@ -25,7 +25,7 @@ def run(args, signals):
 
     if args.list:
         for each in scenarios.SCENARIOS.values():
-            print(f"{each.name:<18} {each.title}")
+            print(f"{each.name:<21} {each.title}")
         return 0
     replay = recording.Replay(args.replay) if args.replay is not None else None
     scenario = options.scenario_of(args) if replay is None else None

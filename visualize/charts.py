@@ -22,7 +22,7 @@ from visualize.figures import (
     text_width,
 )
 from visualize.ink import OKABE_ITO
-from visualize.why import count
+from visualize.words import count
 
 # What a slot can be used for: words, colour, ink on it, hatching. What is wasted is grey, and told apart by hatching.
 STATES = ("token states", "#0072B2", "#ffffff", None)

@@ -50,15 +50,17 @@ def draw_legend(scene, width, size, seq):
     head = line(f"1 character = {size:,} block{'s' * (size > 1)}  ", (none, "dim"))
     shared = "  2-9 owners" if scene.may_share else ""
     cached = ("  ", (scene.ink.cached, CACHED_SIGN), " cached") if scene.may_hit else ()
+    if scene.may_reserve:  # such a pool has no prefix cache
+        cached = ("  ", (scene.ink.reserved, "dim"), " reserved")
     focus, colour = line(), ("  colour: one owner", "dim")
-    if seq and seq.block_table:
+    if seq and seq.device_table:
         focus = line("  ", (scene.glyph(seq.name), scene.style(seq.name)), f" of {scene.label(seq.name)[:-1]}")
     if size == 1:
         used = f"  {every} used"
         candidates = [(" free", *cached, used, shared, focus, colour), (" free", *cached, used, shared, focus)]
     else:
         shades = "".join(some) + every
-        only = (*cached[:2], " none used, some cached") if cached else ()
+        only = (*cached[:2], f" none used, some{cached[2]}") if cached else ()
         how = (" none to all used", only), (" none to all used", cached), (" used", cached)
         candidates = [(shades + used, *signs, shared, focus, colour) for used, signs in how]
         candidates.append((f"{shades} used", *cached, shared, focus))
@@ -69,14 +71,15 @@ def draw_legend(scene, width, size, seq):
 def draw_groups(scene, size, seq):
     """(character, style) of each group of `size` blocks; the last group may be smaller.
 
-    A shade tells the share that is used, and a sign of its own that none is and a block is cached. In its place stands
-    by how many a block is shared, or what this step changed, or, before all, the glyph of the sequence in focus where
-    one of its blocks is: all can be seen without colour.
+    A shade tells the share that is used, and a sign of its own that none is and a block is cached, or reserved. In its
+    place stands by how many a block is shared, or what this step changed, or, before all, the glyph of the sequence in
+    focus where one of its blocks is: all can be seen without colour.
     """
     blocks, shades = scene.snapshot.blocks, scene.ink.shades
-    owners = [block.owners for block in blocks]
+    owners = [block.owners if block.state != "reserved" else () for block in blocks]
+    reserved = {block.id // size: block.owners for block in blocks if block.state == "reserved"}
     with_cached = {block.id // size for block in blocks if block.state == "cached"} if scene.may_hit else ()
-    focused = {block_id // size for block_id in seq.block_table} if seq else ()
+    focused = {block_id // size for block_id in seq.device_table} if seq else ()
     marks, changes = {}, scene.changes()
     for kind in (SHARED, WRITTEN, FREED, TAKEN):  # where a group has several, the last of these is shown
         marks |= {block_id // size: kind for block_id, mark in changes.items() if mark == kind}
@@ -99,6 +102,8 @@ def draw_groups(scene, size, seq):
             cells.append((char, style + NEW if group in marks else style))
         elif group in with_cached and not names:
             cells.append((scene.ink.cached, CACHED_SIGN))
+        elif group in reserved and not names:
+            cells.append((scene.ink.reserved, scene.colour(reserved[group][0])))
         else:
             cells.append(shaded(len(inside) - inside.count(()), len(inside), owner))
     return cells
@@ -119,7 +124,7 @@ def merged(cells):
 def draw_lens(scene, width, height, seq, focus):
     """The blocks of the sequence in focus in their logical order, the last of them if not all fit: `height` lines."""
     ink = scene.ink
-    if not seq or not seq.block_table:
+    if not seq or not seq.device_table:
         reason = "no sequence is in focus" if focus is None else f"{safe(focus, ink)} holds no blocks"
         lines = [line((f"the lens is empty: {reason}", "dim"))]
     else:
@@ -130,7 +135,7 @@ def draw_lens(scene, width, height, seq, focus):
 
 def draw_entries(scene, width, height, seq):
     """Entries below a title or, where lines are few, beside the sequence's label."""
-    ink, block_size, table = scene.ink, scene.snapshot.block_size, seq.block_table
+    ink, block_size, table = scene.ink, scene.snapshot.block_size, seq.device_table
     chip, lines = scene.chip(seq.name), []
     beside = line(chip, " ")
     if height >= 3:

@@ -31,6 +31,7 @@ WORDS = (
     ("tail waste", "slots of a last block into which no K and V are written yet"),
     ("forked", "a sequence goes on as two: the new one names the same blocks, and they are shared"),
     ("sharing saves", "if nobody shared a block, the tables would hold so many more"),
+    ("run", "without paging: neighbouring blocks, reserved for one request until it leaves"),
     ("reserving", "without paging, each request would take its longest possible run of slots at once"),
 )
 
@@ -43,9 +44,10 @@ def help_pages(width, height, ink):
         (f"{TAKEN} {WRITTEN} {FREED}", "a block taken, written to, freed in this step"),
         (f"{SHARED} x3", "a block whose owners changed, and which was not freed: forked, or hit; 3 share it"),
         (f"copied 2{ink.arrow}5", "in this step, the content of block 2 was copied into block 5"),
+        (f"A{ink.reserved}", "a block that is reserved for A, in its cell or on the map, and holds nothing yet"),
         (f"{ink.cached} {ink.cached}5", "a cached block, wherever one is: in a cell, in the free queue, on the map"),
-        (f"{ink.bar[0]} {ink.bar[1]} {ink.cached} {ink.bar[2]}",
-         "slots written, allocated but unused (tail waste), cached, free"),
+        (f"{ink.bar[0]} {ink.bar[1]} {ink.cached} {ink.reserved} {ink.bar[2]}",
+         "slots written, allocated but unused (tail waste), cached, reserved, free"),
         (f"0{ink.arrow}9 (3/4)", "logical block 0 is physical block 9; 3 of the last block's 4 slots are written"),
         (f"{MARKS['Admitted']} {MARKS['Preempted']} {MARKS['Forked']} {MARKS['Finished']} {ink.here}",
          "on the history line: somebody entered, yielded, was forked, left; where we are"),

@@ -27,14 +27,15 @@ class Ink:
     unknown: str  # a character that can't be drawn
     bar: str  # of the memory line: written, allocated but not written, free
     cached: str  # wherever a block is cached: in its cell, on the map, in the free queue and on the bar
+    reserved: str  # likewise, wherever one is reserved
     dot: str  # between parts of a line
     here: str  # where we stand on the timeline
     shades: str  # how much of a group of blocks is used: none, three steps between, all; none of them is a glyph
     is_ascii: bool = False
 
 
-UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "≡", "·", "┃", "·░▒▓█")
-ASCII = Ink("o^#@$v%w", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "c", "-", ">", ".:=xX", is_ascii=True)
+UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "≡", "□", "·", "┃", "·░▒▓█")
+ASCII = Ink("o^#@$v%w", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "c", "r", "-", ">", ".:=xX", is_ascii=True)
 
 # Okabe and Ito's colours, with the ink that reads well on each.
 OKABE_ITO = (
@@ -51,7 +52,7 @@ OKABE_ITO = (
 TAKEN, WRITTEN, FREED, SHARED = "+", "*", "-", "&"
 NEW = Style(bold=True, underline=True)
 CACHED = Style(color="#000000", bgcolor="#BBBBBB")  # grey: nobody's colour
-CACHED_SIGN = Style(color="#999999")  # for characters that are themselves an area
+CACHED_SIGN = RESERVED_SIGN = Style(color="#999999")  # for characters that are themselves an area
 
 
 @cache

@@ -46,7 +46,7 @@ def show(engine, result=None, width=100, height=28, title="an engine, step by st
     height = whole("height", height, least=MIN_HEIGHT)
     watch(engine, result)
     snapshot = engine.step.look()
-    names = {seq.name: bool(seq.block_table) for seq in snapshot.sequences}
+    names = {seq.name: bool(seq.device_table) for seq in snapshot.sequences}
     if focus is not None and focus not in names:
         raise ValueError(f"focus={focus!r}: must be the name of a sequence, of {list(names)}")
     focus = focus or next((name for name, has_blocks in names.items() if has_blocks), None)

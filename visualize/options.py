@@ -5,11 +5,21 @@ import argparse
 import os
 from dataclasses import replace
 
-from minipaged.commandline import Parser
+from minipaged import arguments
+from minipaged.commandline import Parser, number
+from minipaged.options import MEMORIES, MEMORIES_TELL
 from visualize import scenarios
 
 MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
 MAX_FPS = 10
+POOL = (
+    "num_blocks",
+    "block_size",
+    "memory",
+    "preemption",
+    "swap_blocks",
+    "watermark",
+)  # what can be asked for in every scenario
 
 
 def whole(least, most):
@@ -55,7 +65,17 @@ def parse_args(argv):
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
     what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
+    what.add_argument("--memory", choices=MEMORIES, help=MEMORIES_TELL)
     what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
+    what.add_argument(
+        "--preemption", choices=("recompute", "swap"), help="what becomes of the blocks of who must yield"
+    )
+    what.add_argument(
+        "--swap-blocks", type=number(int, "a whole number"), metavar="N", help="blocks in the host pool, to swap to"
+    )
+    what.add_argument(
+        "--watermark", type=number(float, "a number"), metavar="W", help="share of the pool left free at an entry"
+    )
     how = parser.add_argument_group("how to watch it")
     how.add_argument("--auto", action="store_true", help="play to the end and leave; no key is needed")
     how.add_argument("--fps", type=fps, metavar="N", help="play so many steps a second")
@@ -79,11 +99,7 @@ def check_together(parser, args):
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         parser.error(f"{' and '.join(given)}: only one of them can be watched")
-    for name in (
-        ("num_blocks", "block_size", "seed", "record", "max_tokens", "n", "beam_width")
-        if args.replay is not None
-        else ()
-    ):
+    for name in (*POOL, "seed", "record", "max_tokens", "n", "beam_width") if args.replay is not None else ():
         if getattr(args, name) is not None:
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
     for name in ("mine", "no_prefix_caching") if args.replay is not None else ():
@@ -91,6 +107,10 @@ def check_together(parser, args):
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
     if args.n is not None and args.beam_width is not None:
         parser.error("--n with --beam-width: answers are drawn or searched for, leave one of them out")
+    for name in ("n", "beam_width"):
+        if (getattr(args, name) or 1) > 1 and args.memory not in (None, "paged"):
+            asked = f"--{name.replace('_', '-')} {getattr(args, name)} with --memory {args.memory}"
+            parser.error(f"{asked}: answers share a prompt in paged memory only, leave one out")
     for name in ("max_tokens", "n", "beam_width"):
         if getattr(args, name) and not args.prompts:
             parser.error(f"--{name.replace('_', '-')} is for your own prompts, and none is given")
@@ -113,11 +133,15 @@ def check_together(parser, args):
 def scenario_of(args):
     """The Scenario that is asked for, with the pool that is asked for. Raises ValueError for one that can't be had."""
     if args.prompts:
-        scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1, args.beam_width)
+        scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1, args.beam_width, args.memory)
     else:
         scenario = scenarios.find(args.scenario or "mixed")
-    sizes = {name: getattr(args, name) for name in ("num_blocks", "block_size") if getattr(args, name) is not None}
-    settings = scenario.settings | sizes
+    settings = scenario.settings | {name: getattr(args, name) for name in POOL if getattr(args, name) is not None}
+    if args.preemption == "recompute" and args.swap_blocks is None:
+        settings.pop("swap_blocks", None)  # the scenario's own
+    memory = settings.get("memory", "paged")
+    if args.mine and memory != "paged":
+        raise ValueError(f"--mine with --memory {memory}: your parts build paged memory only, leave one out")
     if args.no_prefix_caching:
         settings["enable_prefix_caching"] = False
     num_blocks, block_size = settings["num_blocks"], settings["block_size"]
@@ -126,6 +150,11 @@ def scenario_of(args):
             f"--num-blocks {num_blocks} with --block-size {block_size} makes {num_blocks * block_size:,} slots: "
             f"at most {MAX_SLOTS:,} are allowed"
         )
+    # LLM checks these too; here it is answered before anything is drawn.
+    swap_blocks = settings.get("swap_blocks", 0)
+    arguments.whole("swap_blocks", swap_blocks, least=0, most=arguments.MAX_SLOTS // block_size)
+    arguments.swapping(settings.get("preemption", "recompute"), swap_blocks)
+    arguments.watermark_of(settings.get("watermark", 0.0))
     if settings != scenario.settings:  # the story is about the pool that it was written for
         scenario = replace(scenario, before="", after="")
     return replace(scenario, settings=settings)

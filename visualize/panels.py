@@ -6,10 +6,12 @@ from the snapshot; nothing is counted here that the engine didn't say.
 
 from itertools import product
 
-from visualize.ink import CACHED_SIGN, safe
+from visualize.ink import CACHED_SIGN, RESERVED_SIGN, safe
 from visualize.lines import fit, line, spread, wrap
+from visualize.reserved import instead
 from visualize.sharing import saved
-from visualize.why import ROUTINE, count, importance
+from visualize.why import ROUTINE, importance
+from visualize.words import count
 
 NO_CHIPS = 90  # below this width, sentences need all the room they can get
 
@@ -24,10 +26,12 @@ def draw_memory(scene, width, height):
     length = width - len("memory  ")
     used_to = length * usage.used_slots // usage.total_slots
     allocated_to = length * usage.allocated_slots // usage.total_slots
-    cached_to = length * (usage.allocated_slots + usage.cached_slots) // usage.total_slots
+    cached_to = length * (usage.allocated_slots + usage.cached_slots) // usage.total_slots  # or reserved, never both
+    kept_to = length * (usage.allocated_slots + usage.cached_slots + usage.reserved_slots) // usage.total_slots
     bar = line(
         ("memory", "bold"), "  ", ink.bar[0] * used_to, ink.bar[1] * (allocated_to - used_to),
-        (ink.cached * (cached_to - allocated_to), CACHED_SIGN), (ink.bar[2] * (length - cached_to), "dim"),
+        (ink.cached * (cached_to - allocated_to), CACHED_SIGN), (ink.reserved * (kept_to - cached_to), RESERVED_SIGN),
+        (ink.bar[2] * (length - kept_to), "dim"),
     )  # fmt: skip
     return [bar, numbers]
 
@@ -36,8 +40,8 @@ def memory_in_numbers(scene, width):
     """The slots, and a remark on what sharing saves and what reserving would take, in as many words as fit."""
     usage, ink = scene.snapshot.usage, scene.ink
     waste = usage.allocated_slots - usage.used_slots
-    free = usage.total_slots - usage.allocated_slots - usage.cached_slots
-    resident = sum(bool(seq.block_table) for seq in scene.snapshot.sequences)
+    free = usage.total_slots - usage.allocated_slots - usage.cached_slots - usage.reserved_slots
+    resident = sum(bool(seq.device_table) for seq in scene.snapshot.sequences)
     amount, times = f"{usage.max_would_reserve:,}", usage.max_would_reserve / usage.total_slots
     context = f"{usage.max_would_reserve // max(resident, 1):,}"
     who = count(resident, "sequence" if scene.may_share else "request")
@@ -46,19 +50,23 @@ def memory_in_numbers(scene, width):
         f"reserving {context} slots for each of {resident}: {amount}",
         f"reserved whole: {amount}",
     )
-    reserving = reserving if resident else ("",)
+    reserving = instead(scene.snapshot) if scene.may_reserve else reserving if resident else ("",)
     *more, least = saved(usage)
     remarks = [f"{shared}  {reserve}".strip() for shared in (*more, least) for reserve in reserving]
-    names = ("tail waste", "waste") if usage.saved_blocks or usage.cached_slots else ("tail waste",)
-    cached = ((ink.cached, CACHED_SIGN), f" {usage.cached_slots:,} cached  ") if usage.cached_slots else ()
+    is_short_of_room = usage.saved_blocks or usage.cached_slots or scene.may_reserve
+    names = ("tail waste", "waste") if is_short_of_room else ("tail waste",)
+    kept = ((ink.cached, CACHED_SIGN), f" {usage.cached_slots:,} cached  ") if usage.cached_slots else ()
+    if scene.may_reserve:
+        kept = ((ink.reserved, RESERVED_SIGN), f" {usage.reserved_slots:,} reserved  ")
     for name, remark in [*product(names, [*remarks, *more]), *product(names, [least]), *product(names, [""])]:
         numbers = line(
-            ink.bar[0], f" {usage.used_slots:,} used  ", ink.bar[1], f" {waste:,} {name}  ", *cached,
+            ink.bar[0], f" {usage.used_slots:,} used  ", ink.bar[1], f" {waste:,} {name}  ", *kept,
             (ink.bar[2], "dim"), f" {free:,} free  of {usage.total_slots:,} slots",
         )  # fmt: skip
         if numbers.cell_len + len(f"  {remark}" if remark else "") <= width:
             return numbers, remark
-    signs = (ink.bar[0], usage.used_slots), (ink.bar[1], waste), (ink.cached, usage.cached_slots), (ink.bar[2], free)
+    of_kept = (ink.reserved, usage.reserved_slots) if scene.may_reserve else (ink.cached, usage.cached_slots)
+    signs = (ink.bar[0], usage.used_slots), (ink.bar[1], waste), of_kept, (ink.bar[2], free)
     return line(*(f"{sign}{slots:,} " for sign, slots in signs), f"of {usage.total_slots:,} slots"), ""
 
 
@@ -98,8 +106,9 @@ def draw_way(scene, width):
     if seq is None:
         return line(" " * width)
     head = line(("focus ", "bold"), "  ", scene.chip(seq.name), "  ")
-    if not seq.num_computed_tokens:
-        return fit(line(head, ("has no K and V in the cache", "dim")), width, scene.ink)
+    if not seq.device_table:
+        nothing = "its K and V are in the host pool" if seq.is_swapped else "has no K and V in the cache"
+        return fit(line(head, (nothing, "dim")), width, scene.ink)
     position = seq.num_computed_tokens - 1
     logical, offset = divmod(position, block_size)
     block = seq.block_table[logical]
@@ -138,7 +147,9 @@ def draw_why(scene, width, height):
 
 def draw_sentence(scene, event, width):
     """A sentence behind the label of whom it is about, wrapped where it is too long."""
-    name = next(getattr(event.fact, who) for who in ("sequence", "child", "request") if hasattr(event.fact, who))
+    whose = ("sequence", "child", "request", "sequences")
+    name = next(getattr(event.fact, who) for who in whose if hasattr(event.fact, who))
+    name = name[0] if isinstance(name, tuple) else name
     room = scene.label_width + 2
     chip = scene.chip(name) if scene.knows(name) else ("", "")
     text = line((safe(event.why, scene.ink) + ".", "dim" if event.kind in ROUTINE else ""))

@@ -65,7 +65,7 @@ class Player:
     def focus(self):
         """The name of the sequence in focus: the chosen one if it is here, else the oldest that runs, or None."""
         names = [seq.name for seq in self.snapshot.sequences]
-        running = (seq.name for seq in self.snapshot.sequences if seq.block_table)
+        running = (seq.name for seq in self.snapshot.sequences if seq.device_table)
         return self._focus if self._focus in names else next(running, None)
 
     @property
@@ -166,7 +166,7 @@ class Player:
 
     def _next_focus(self):
         """Go round those that have blocks, and after the last, back to the oldest that runs."""
-        names = [seq.name for seq in self.snapshot.sequences if seq.block_table]
+        names = [seq.name for seq in self.snapshot.sequences if seq.device_table]
         i = names.index(self._focus) if self._focus in names else -1
         self._focus = names[i + 1] if i + 1 < len(names) else None
 

@@ -24,7 +24,7 @@ from visualize.figures import (
 from visualize.gantt import draw_gantt
 from visualize.ink import UNICODE
 from visualize.tensors import draw_batch, draw_steps, draw_work
-from visualize.why import count
+from visualize.words import count
 
 __all__ = [
     "draw_batch",

@@ -1,8 +1,8 @@
 """The physical pool as a grid: one cell for each block, in the order of their ids, as rich as the room allows.
 
 A cell shows the block's id, whose it is and which of its logical blocks, how full it is, and the text of the tokens
-whose K and V it holds. A cached block is nobody's, and says so. This file only draws; every number comes from the
-snapshot.
+whose K and V it holds. A cached block is nobody's, and a reserved one holds nothing yet: each says so. This file only
+draws; every number comes from the snapshot.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from visualize.grouped import draw_grouped
 from visualize.ink import CACHED, FREED, NEW, clip, pad, safe
 from visualize.lines import fit, line, spread
+from visualize.reserved import draw_reserved, reserved_label
 from visualize.sharing import draw_owners, striped, together
 
 GAP, MAX_GAP = 2, 4  # columns between two cells
@@ -104,6 +105,8 @@ def draw_cell(scene, block, layout):
         return [fit(head, layout.width, ink)]
     if scene.is_cached(block.id):
         lines = [draw_cached(scene, block, head, layout.width)]
+    elif block.state == "reserved":
+        lines = [draw_reserved(scene, block, head, layout.width)]
     elif not homes:
         head.append(" free", "dim")
         was = was_of(scene, block.id)
@@ -141,6 +144,8 @@ def draw_cached(scene, block, head, width):
 def tiny_owner(scene, block, homes, room):
     if scene.is_cached(block.id):
         return line((scene.ink.cached, CACHED))
+    if block.state == "reserved":
+        return line(reserved_label(scene, block))
     if len(homes) > 1:
         return draw_owners(scene, block.id, room, head="")
     return line(*((scene.label(seq.name), scene.style(seq.name)) for seq, _ in homes))

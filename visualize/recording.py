@@ -10,11 +10,11 @@ from dataclasses import is_dataclass
 
 from minipaged import events
 from visualize.camera import Camera
-from visualize.snapshot import SCHEMA, Block, Event, FirstOf, SequenceState, Snapshot, Usage
+from visualize.snapshot import SCHEMA, Block, Event, FirstOf, HostBlock, HostPool, SequenceState, Snapshot, Usage
 from visualize.sound import check_sound
 
 KINDS = {name: each for name, each in vars(events).items() if is_dataclass(each)}
-BESIDES = ("token_text", "table", "dropped", "may_hit")  # of an event, where it has them
+BESIDES = ("token_text", "table", "dropped", "may_hit", "in_run", "swapped")  # of an event, where it has them
 ABOUT = ("title", "before", "after", "settings")
 
 
@@ -134,13 +134,14 @@ def read_snapshot(record, last=None):
         Block(**each | {"owners": tuple(each["owners"]), "texts": tuple(each["texts"])}) for each in record["blocks"]
     ]
     old_sequences = {seq.name: seq for seq in last.sequences} if last else {}
-    shallow = {name: record[name] for name in ("step", "block_size", "num_blocks", "budget", "host")}
+    shallow = {name: record[name] for name in ("step", "block_size", "num_blocks", "budget", "memory")}
     snapshot = Snapshot(
         **shallow,
         blocks=tuple(map(same, blocks, last.blocks if last else blocks)),
         sequences=tuple(read_sequence(each, old_sequences.get(each["name"])) for each in record["sequences"]),
         queue=tuple(record["queue"]),
         free_order=tuple(record["free_order"]),
+        host=read_host(record["host"], last and last.host),
         events=tuple(map(read_event, record["events"])),
         usage=Usage(**record["usage"]),
     )
@@ -151,6 +152,14 @@ def read_snapshot(record, last=None):
 def same(new, old):
     """The old record, if the new one says the same."""
     return old if new == old else new
+
+
+def read_host(record, old):
+    if record is None:
+        return None
+    blocks = [HostBlock(**each | {"owners": tuple(each["owners"])}) for each in record["blocks"]]
+    blocks = tuple(map(same, blocks, old.blocks if old else blocks))
+    return same(HostPool(record["num_blocks"], blocks, tuple(record["free_order"])), old)
 
 
 def read_sequence(record, old):
@@ -166,7 +175,12 @@ def read_sequence(record, old):
 
 
 def read_event(record):
-    facts = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    facts = {name: frozen(value) for name, value in record.items()}
     kind, besides = facts.pop("kind"), {name: facts.pop(name) for name in BESIDES if name in facts}
     del facts["why"]
     return Event(KINDS[kind](**facts), **besides)
+
+
+def frozen(value):
+    """Lists, also those in a list, as the tuples that they were."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from visualize.ink import NEW, clip_start, pad, safe
 from visualize.lines import fit, last_lines, line
 from visualize.sharing import striped, together
-from visualize.why import count
+from visualize.words import count
 
 
 def draw_requests(scene, width, height):
@@ -24,7 +24,7 @@ def draw_requests(scene, width, height):
             drawn[request, "group"] = [draw_group(scene, families[request], width)]
         drawn |= {seq.name: draw_sequence(scene, seq, width, 1) for seq in shown}
     running = [seq for seq in sequences if seq.block_table]
-    waiting = [seq for seq in sequences if seq.name in scene.snapshot.queue]
+    waiting = [seq for seq in sequences if seq.name in scene.snapshot.queue and seq not in running]
     finished = [seq for seq in sequences if seq not in running and seq not in waiting]
     room = height - (len(drawn) - len(sequences))  # without the lines of whole groups
     growing = [running, waiting, finished] if len(running) * 2 <= room else [[seq] for seq in running]
@@ -93,7 +93,8 @@ def draw_group(scene, sequences, width):
     ended = [f"{number:,} {what}" for number, what in counts if number]
     held = count(len(set(named)), "block")
     if named:
-        facts = (f"{held}, named {count(len(named), 'time')}", held)
+        there = " in the host pool" * any(seq.is_swapped for seq in sequences)
+        facts = (f"{held}{there}, named {count(len(named), 'time')}", f"{held}{there}", held)
     else:
         facts = (standing(scene, going_on[0], width - head.cell_len) if going_on else "",)
     phrases = [", ".join(filter(None, (fact, *ended))) for fact in facts]
@@ -116,7 +117,8 @@ def draw_sequence(scene, seq, width, most):
         head.append(f"{seq.num_computed_tokens}/{seq.num_tokens}  ")
         head.append_text(draw_table(scene, seq, width - head.cell_len))
     else:
-        head.append(f"{seq.num_computed_tokens} of {seq.num_tokens} tokens computed")
+        where = "in the host pool" if seq.is_swapped else "computed"
+        head.append(f"{seq.num_computed_tokens} of {seq.num_tokens} tokens {where}")
         lines.append(line(indent, draw_table(scene, seq, width - len(indent))))
     if len(lines) < most:
         lines += [line(indent, each) for each in draw_text(scene, seq, width - len(indent), most - len(lines))]
@@ -144,10 +146,11 @@ def standing(scene, seq, room):
 
 def reason_to_wait(scene, seq):
     """Why the head of the queue could not enter in this step, as the engine told it."""
-    events = [event for event in scene.snapshot.events if getattr(event.fact, "request", None) == seq.request]
+    who = ("request", "sequence")  # NoRun is about a sequence: it has no siblings
+    events = [event for event in scene.snapshot.events if seq.request in (getattr(event.fact, w, None) for w in who)]
     if any(event.kind == "Preempted" for event in events):
         return "blocks dropped in this step"
-    reasons = [event.why.partition(": ")[2] for event in events if event.kind == "KeptWaiting"]
+    reasons = [event.why.partition(": ")[2] for event in events if event.kind in ("KeptWaiting", "NoRun")]
     return reasons[-1] if reasons else "before the first step"
 
 
@@ -159,7 +162,7 @@ def draw_table(scene, seq, width):
     entries = []
     for logical, block in table[:most] + table[max(most, len(table) - most) :]:
         mark = scene.entry_mark(seq, logical)
-        entries.append(line((f"{mark}{logical}{ink.arrow}{block}", "bold" if mark else "")))
+        entries.append(line((f"{mark}{logical}{ink.arrow}{'h' * seq.is_swapped}{block}", "bold" if mark else "")))
     last = seq.num_computed_tokens - (len(table) - 1) * block_size
     tail = line((f" ({last}/{block_size})", "dim"))
     shown = list(entries)

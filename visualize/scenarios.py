@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from minipaged.memory.block_table import blocks_for
 from visualize.camera import Camera
 from visualize.prefix_stories import CHAT, SHARED_PREFIX
+from visualize.pressure_stories import CHUNKED_PREFILL, PREEMPTION_RECOMPUTE, PREEMPTION_SWAP
 from visualize.story import Arrival, Scenario
 
 OFF = {"enable_prefix_caching": False}  # for stories of something else
@@ -69,6 +70,32 @@ PRESSURE = Scenario(
     settings={"num_blocks": 24, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 24, **OFF},
 )
 
+RESERVATIONS = Scenario(
+    name="reservations",
+    title="before paging: who enters reserves the longest run",
+    before=(
+        "Five requests arrive, none of which will have more than 35 tokens, but each that enters reserves 64 blocks: "
+        "a run for all the 1,024 tokens that the model allows. "
+        "Watch C, D and E wait until a run is given back, though nearly all of its blocks hold nothing."
+    ),
+    after="No more than two were served at a time, and all five together would have filled 12 of the 128 blocks.",
+    arrivals=(
+        Arrival(0, "A", "HAMLET:\nTo be, or not to be:", 22),
+        Arrival(0, "B", "KING RICHARD:\nNow is the winter of our discontent\n", 14),
+        Arrival(2, "C", "JULIET:\nO Romeo,", 16),
+        Arrival(4, "D", "MACBETH:\nIs this a dagger which I see before me,\n", 12),
+        Arrival(6, "E", "FALSTAFF:\n", 16),
+    ),
+    settings={
+        "memory": "max",
+        "num_blocks": 128,
+        "block_size": 16,
+        "max_num_seqs": 5,
+        "max_num_batched_tokens": 32,
+        **OFF,
+    },
+)
+
 PARALLEL_SAMPLING = Scenario(
     name="parallel-sampling",
     title="four answers to one prompt, which is stored once",
@@ -97,7 +124,19 @@ BEAM_SEARCH = Scenario(
     settings={"num_blocks": 16, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16, **OFF},
 )
 
-STORIES = (GROWTH, MIXED, PRESSURE, PARALLEL_SAMPLING, BEAM_SEARCH, SHARED_PREFIX, CHAT)
+STORIES = (
+    GROWTH,
+    MIXED,
+    PRESSURE,
+    RESERVATIONS,
+    PREEMPTION_RECOMPUTE,
+    PREEMPTION_SWAP,
+    CHUNKED_PREFILL,
+    PARALLEL_SAMPLING,
+    BEAM_SEARCH,
+    SHARED_PREFIX,
+    CHAT,
+)
 SCENARIOS = {scenario.name: scenario for scenario in STORIES}
 
 
@@ -109,15 +148,17 @@ def find(name):
     raise ValueError(f"--scenario {name!r}: must be one of {', '.join(SCENARIOS)}. Did you mean {near[0]!r}?")
 
 
-def of_prompts(prompts, max_tokens, n=1, beam_width=None):
+def of_prompts(prompts, max_tokens, n=1, beam_width=None, memory=None):
     """A scenario of a user's own prompts, which all arrive at once. n, beam_width: of each of them, as in Arrival.
 
-    The pool grows with these: where one answer fits, all of them do.
+    memory: as of LLM. The pool grows with these: where one answer fits, all of them do, and a run of the whole context.
     """
     names = [chr(ord("A") + i) if i < 26 else f"{i}" for i in range(len(prompts))]
     arrivals = tuple(Arrival(0, name, prompt, max_tokens, n, beam_width) for name, prompt in zip(names, prompts))
     title = "your prompt" if len(prompts) == 1 else f"your {len(prompts)} prompts"
-    settings, num_sequences = MIXED.settings | {"enable_prefix_caching": True}, beam_width or n
+    settings, num_sequences = {key: value for key, value in MIXED.settings.items() if key not in OFF}, beam_width or n
+    if memory not in (None, "paged"):
+        settings |= {name: RESERVATIONS.settings[name] for name in ("num_blocks", "block_size")}
     if num_sequences > 1:
         title += f", {num_sequences} {'beams' if beam_width else 'answers'}{' each' if len(prompts) > 1 else ''}"
         # Each further one owns the blocks of its own tokens, and of those with which it begins in a copied block.

@@ -20,7 +20,7 @@ class Scene:
         self._before = {seq.name: seq for seq in previous.sequences} if previous else {}
         self._homes = {}  # block id -> [(a sequence, which logical block of it), ...]
         for seq in snapshot.sequences:
-            for logical, block in enumerate(seq.block_table):
+            for logical, block in enumerate(seq.device_table):
                 self._homes.setdefault(block, []).append((seq, logical))
         self._labels = {
             name: clip_start(safe(name, ink), 4, ink) + ink.glyphs[i % len(ink.glyphs)]
@@ -31,6 +31,7 @@ class Scene:
         self.may_share = is_group or any(len(homes) > 1 for homes in self._homes.values())
         facts = of_the_last_try(snapshot.events) if previous else []
         self.may_hit = any(block.hash is not None for block in snapshot.blocks)
+        self.may_reserve = snapshot.memory != "paged"
         self.copies = [fact for kind, fact in facts if kind == "BlockCopied"]
         self._hits = {fact.sequence: fact for kind, fact in facts if kind == "PrefixHit"}
         self._hit_blocks = {block for fact in self._hits.values() for block in fact.blocks}
@@ -121,7 +122,11 @@ class Scene:
         if self.previous is None:
             return ""
         before = self._before.get(seq.name)
-        if before and before.block_table[logical : logical + 1] == seq.block_table[logical : logical + 1]:
+        if (
+            before
+            and before.device == seq.device
+            and before.block_table[logical : logical + 1] == seq.block_table[logical : logical + 1]
+        ):
             return ""
         hit = self._hits.get(seq.name)
         return SHARED if seq.name in self._parents or (hit and logical < len(hit.blocks)) else TAKEN

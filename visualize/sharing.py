@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from visualize.ink import NEW, clip_start, safe
 from visualize.lines import line
-from visualize.why import count
+from visualize.words import count
 
 
 def together(sequences, ink):

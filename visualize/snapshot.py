@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from visualize.why import sentence
 
-SCHEMA = 3  # 2: without cached blocks; 1: without what sharing saves
+SCHEMA = 4  # 3: without reserved blocks and a host pool; 2: without cached blocks; 1: without what sharing saves
 
 
 class FirstOf(abc.Sequence):
@@ -47,19 +47,41 @@ class FirstOf(abc.Sequence):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it.
+    """One physical block. filled: the slots whose K and V are written. owners: names of the sequences that use it, or
+    for whom it is reserved.
 
     hash: the first 8 hexadecimal digits of what its content is found by, if it can be hit. texts: of a cached block,
     which no sequence names, the text of each token in it; empty if the camera has not seen them.
     """
 
     id: int
-    state: str  # "used" (in some table), "cached" (in none, but its content can be hit) or "free"
+    # "used" (in some table), "cached" (in none, but its content can be hit), "reserved" (in none, but in a run that was
+    # reserved for a sequence) or "free"
+    state: str
     ref_count: int
     filled: int
     owners: tuple
     hash: str | None = None
     texts: tuple = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostBlock:
+    """One block of the host pool. Its id has nothing to do with the block of the same id in the device's pool."""
+
+    id: int
+    owners: tuple
+    ref_count: int
+    filled: int
+
+
+@dataclass(frozen=True)
+class HostPool:
+    """The second pool, for the sequences that had to yield and were swapped out."""
+
+    num_blocks: int
+    blocks: tuple
+    free_order: tuple  # ids of the free blocks, the next to be taken first
 
 
 @dataclass(frozen=True)
@@ -69,15 +91,24 @@ class SequenceState:
     name: str
     request: str
     index: int  # among its request's sequences
-    status: str  # "waiting", "running", "preempted" or "finished"
-    device: str | None  # "gpu": it has blocks in the pool, wherever that is; None: it has none
-    block_table: tuple
+    status: str  # "waiting", "running", "preempted", "swapped" or "finished"
+    device: str | None  # "gpu": it has blocks in the pool, wherever that is; "host": in the other; None: it has none
+    block_table: tuple  # ids of blocks of that pool
     num_tokens: int
     num_computed_tokens: int
     num_prompt_tokens: int
     tokens: FirstOf
     token_texts: FirstOf
     finish_reason: str | None
+
+    @property
+    def is_swapped(self):
+        return self.device == "host"
+
+    @property
+    def device_table(self):
+        """Its block table, if that names blocks of the device's pool; else nothing."""
+        return () if self.is_swapped else self.block_table
 
     @property
     def text(self):
@@ -88,9 +119,11 @@ class SequenceState:
 class Event:
     """Something that happened in this step: one of minipaged.events, and what its sentence needs besides.
 
-    token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up.
-    dropped: whether it gives them up because others were preferred to it. may_hit: whether who yields may find its
-    tokens in the prefix cache when it comes back.
+    token_text: what the token says, if it is about one. table: the blocks that a fork shares, or a sequence gives up,
+    or, of those that one leaves when it is swapped out, the ones that can still be hit. dropped: whether it gives them
+    up because others were preferred to it. may_hit: whether who yields may find its tokens in the prefix cache when it
+    comes back. in_run: whether its blocks are in a run reserved for it. swapped: whether who yields goes to the host
+    pool, or who enters comes from there.
     """
 
     fact: object
@@ -98,6 +131,8 @@ class Event:
     table: tuple | None = None
     dropped: bool = False
     may_hit: bool = False
+    in_run: bool = False
+    swapped: bool = False
 
     @property
     def kind(self):
@@ -106,7 +141,8 @@ class Event:
     @property
     def why(self):
         """The sentence. It is made when it is asked for: a long history holds many that nobody reads."""
-        return sentence(self.fact, self.token_text, self.table, self.dropped, self.may_hit)
+        flags = self.dropped, self.may_hit, self.in_run, self.swapped
+        return sentence(self.fact, self.token_text, self.table, *flags)
 
     @property
     def facts(self):
@@ -115,7 +151,8 @@ class Event:
     def to_dict(self):
         text = {} if self.token_text is None else {"token_text": self.token_text}
         table = {} if self.table is None else {"table": list(self.table)}
-        flags = {name: True for name in ("dropped", "may_hit") if getattr(self, name)}
+        names = "dropped", "may_hit", "in_run", "swapped"
+        flags = {name: True for name in names if getattr(self, name)}
         return {"kind": self.kind, "why": self.why, **self.facts, **text, **table, **flags}
 
 
@@ -124,7 +161,7 @@ class Usage:
     """Slots of the pool. max_would_reserve: what one run of the model's whole context for each sequence would hold.
 
     saved_slots, saved_blocks: how much more there would be if nobody shared a block, each token and each entry of a
-    block table stored by itself.
+    block table stored by itself. reserved_slots: of the blocks that are in somebody's run and in no table yet.
     """
 
     used_slots: int
@@ -134,6 +171,7 @@ class Usage:
     max_would_reserve: int
     saved_slots: int = 0
     saved_blocks: int = 0
+    reserved_slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,14 +186,16 @@ class Snapshot:
     sequences: tuple  # in the order in which they arrived or were forked
     queue: tuple  # names of the waiting, the next to enter first
     free_order: tuple  # ids of the free blocks, the next to be taken first
-    host: None  # a second pool, once there is swapping
+    host: HostPool | None  # None: there is no swapping
     events: tuple
     usage: Usage
+    memory: str = "paged"  # or how long the run is that each request reserves: "max", "pow2" or "oracle"
     schema: int = SCHEMA
 
     def to_dict(self):
         """Made of nothing but what JSON knows."""
-        shallow = {name: getattr(self, name) for name in ("schema", "step", "block_size", "num_blocks", "budget")}
+        names = ("schema", "step", "block_size", "num_blocks", "budget", "memory")
+        shallow = {name: getattr(self, name) for name in names}
         sequences = [
             {**vars(seq), "tokens": list(seq.tokens), "token_texts": list(seq.token_texts), "text": seq.text}
             for seq in self.sequences
@@ -165,7 +205,7 @@ class Snapshot:
             "sequences": sequences,
             "queue": list(self.queue),
             "free_order": list(self.free_order),
-            "host": self.host,
+            "host": self.host and asdict(self.host),
             "events": [event.to_dict() for event in self.events],
             "usage": asdict(self.usage),
         }

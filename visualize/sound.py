@@ -6,6 +6,7 @@ from types import NoneType
 
 # A snapshot's words, also those that no engine here uses.
 STATES = ("used", "cached", "free", "reserved")
+MEMORIES = ("paged", "max", "pow2", "oracle")
 STATUSES = ("waiting", "running", "preempted", "swapped", "finished")
 
 
@@ -23,17 +24,19 @@ def check_sound(snapshot, last=None):
         check_types(record)
     block_size, num_blocks, usage = snapshot.block_size, snapshot.num_blocks, snapshot.usage
     names = {seq.name for seq in snapshot.sequences}
-    filled = [block.filled for block in snapshot.blocks]
     must(block_size > 0 and len(snapshot.blocks) == num_blocks)
     must(all(block.id == i for i, block in enumerate(snapshot.blocks)))
     must(usage.total_slots == num_blocks * block_size > 0 and usage.max_would_reserve >= 0)
     must(0 <= usage.used_slots <= usage.allocated_slots <= usage.total_slots and snapshot.budget > 0)
     must(usage.cached_slots == sum(block.state == "cached" for block in snapshot.blocks) * block_size)
-    must(usage.allocated_slots + usage.cached_slots <= usage.total_slots)
+    must(usage.reserved_slots == sum(block.state == "reserved" for block in snapshot.blocks) * block_size)
+    must(usage.allocated_slots + usage.cached_slots + usage.reserved_slots <= usage.total_slots)
+    must(snapshot.memory in MEMORIES and (snapshot.memory != "paged" or not usage.reserved_slots))
     must(0 <= usage.saved_slots <= sum(seq.num_computed_tokens for seq in snapshot.sequences))
     must(0 <= usage.saved_blocks <= sum(len(seq.block_table) for seq in snapshot.sequences))
     must(snapshot.step == (last.step + 1 if last else 0))
     must(not last or (last.block_size, last.num_blocks, last.budget) == (block_size, num_blocks, snapshot.budget))
+    must(not last or last.memory == snapshot.memory)
     must(len(names) == len(snapshot.sequences) and set(snapshot.queue) <= names)
     must(all(type(i) is int and 0 <= i < num_blocks for i in snapshot.free_order))
     for block in snapshot.blocks:
@@ -41,20 +44,40 @@ def check_sound(snapshot, last=None):
         must(0 <= block.ref_count <= len(names) and (block.hash is None or re.fullmatch("[0-9a-f]{8}", block.hash)))
         if block.state == "cached":
             must(not block.ref_count and not block.owners and block.filled == block_size and block.hash is not None)
+        if block.state == "reserved":
+            must(block.ref_count == 1 == len(block.owners) and block.filled == 0 and block.hash is None)
         must(len(block.texts) in (0, block_size if block.state == "cached" else 0))
         must(all(isinstance(text, str) for text in block.texts))
+    check_host(snapshot, names, last)
     for seq in snapshot.sequences:
         must(seq.status in STATUSES and seq.num_tokens == len(seq.tokens) == len(seq.token_texts))
         must(all(isinstance(text, str) for text in seq.token_texts))
-        must(all(type(i) is int and 0 <= i < num_blocks for i in seq.block_table))
+        must(seq.device in ("gpu", "host", None) and (snapshot.host is not None or not seq.is_swapped))
+        pool = snapshot.host if seq.is_swapped else snapshot
+        must(all(type(i) is int and 0 <= i < pool.num_blocks for i in seq.block_table))
         must(0 <= seq.num_computed_tokens <= min(seq.num_tokens, len(seq.block_table) * block_size))
         must(0 <= seq.num_prompt_tokens <= seq.num_tokens)
         for logical, block in enumerate(seq.block_table):  # whoever shares a block has all that it holds
-            must(logical * block_size + filled[block] <= seq.num_tokens)
+            must(logical * block_size + pool.blocks[block].filled <= seq.num_tokens)
     for event in snapshot.events:
         must(all(type(i) is int and 0 <= i < num_blocks for i in event.table or ()))
-        must(isinstance(event.dropped, bool) and isinstance(event.may_hit, bool))
+        must(all(isinstance(flag, bool) for flag in (event.dropped, event.may_hit, event.in_run, event.swapped)))
         must(event.why)  # made here, because a fact that can't be told raises
+
+
+def check_host(snapshot, names, last):
+    """The same for the host pool, if there is one."""
+    host = snapshot.host
+    must(not last or (host is None) == (last.host is None))
+    if host is None:
+        return
+    for record in (host, *host.blocks):
+        check_types(record)
+    must(len(host.blocks) == host.num_blocks > 0 and (not last or last.host.num_blocks == host.num_blocks))
+    must(all(type(i) is int and 0 <= i < host.num_blocks for i in host.free_order))
+    for i, block in enumerate(host.blocks):
+        must(block.id == i and 0 <= block.filled <= snapshot.block_size and set(block.owners) <= names)
+        must(0 <= block.ref_count <= len(names))
 
 
 def must(condition):

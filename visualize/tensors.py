@@ -22,7 +22,7 @@ from visualize.figures import (
     token,
 )
 from visualize.ink import OKABE_ITO
-from visualize.why import count
+from visualize.words import count
 
 PLAIN, LARGEST, ANSWER = OKABE_ITO[0][0], (OKABE_ITO[1][0], "///"), OKABE_ITO[2][0]
 COMPUTED, READ = (OKABE_ITO[0][0], BLACK, "///"), (PALE, BLACK, None)  # colour, ink on it, hatching

@@ -7,11 +7,14 @@ going forward or back, live or from a recording. What doesn't fit is counted ("+
 from rich.cells import cell_len
 from rich.text import Text
 
+from visualize.budget import draw_budget
+from visualize.host import SIDE, draw_host
 from visualize.ink import FREED, SHARED, TAKEN, UNICODE, WRITTEN, clip, safe
 from visualize.lines import fit, heading, line
 from visualize.panels import draw_free_queue, draw_memory, draw_queue, draw_way, draw_why
 from visualize.pool import draw_pool
 from visualize.requests import draw_requests
+from visualize.reserved import draw_free_runs
 from visualize.scene import Scene
 from visualize.sharing import draw_copies
 from visualize.timeline import draw_timeline
@@ -53,8 +56,11 @@ def view(
     lines += draw_memory(scene, width, 1 if height < ROOMY else 2)
     if height >= ROOMY:
         lines.append(draw_way(scene, width))
+    budget = draw_budget(scene, width) if height >= ROOMY else []
     if height >= SPACIOUS:
-        lines = [lines[0], line(" " * width), *lines[1:], line(" " * width)]
+        lines = [lines[0], *(budget or [line(" " * width)]), *lines[1:], line(" " * width)]
+    else:
+        lines[1:1] = budget
     below = [draw_timeline(timeline, width, ink)] if timeline and height >= ROOMY else []
     below.append(fit(line(footer), width, ink))
     body = height - len(lines) - len(below)
@@ -82,38 +88,45 @@ def too_small(width, height, ink):
 
 
 def narrow(scene, width, height):
-    """One below the other: the pool, the requests, why, which gets what the others leave."""
+    """One below the other: the pool, a host pool if there is one, the requests, why, which gets what others leave."""
     pool = pool_panel(scene, width, max(5, height * 2 // 5))
     for_why = max(3, (height - len(pool)) * 2 // 5)
+    pool += draw_host(scene, width, max(2, height // 6))
     requests = requests_panel(scene, width, height - len(pool) - for_why, fill=False)
     return pool + requests + why_panel(scene, width, height - len(pool) - len(requests))
 
 
 def wide(scene, width, height):
-    """Requests at the left, the pool at the right, why below both."""
+    """Requests at the left, the pool at the right, the host pool, if there is one, beside it, why below all."""
     for_why = height // 3
     left, gap = width * 9 // 20, 3
-    columns = (
+    beside = SIDE + gap if scene.snapshot.host else 0
+    columns = [
         requests_panel(scene, left, height - for_why),
-        pool_panel(scene, width - left - gap, height - for_why, fill=True),
-    )
-    return [line(a, " " * gap, b) for a, b in zip(*columns)] + why_panel(scene, width, for_why)
+        pool_panel(scene, width - left - gap - beside, height - for_why, fill=True),
+    ]
+    if beside:
+        columns.append(filled(draw_host(scene, SIDE, height - for_why), SIDE, height - for_why))
+    rows = [line(*[part for cell in row for part in (" " * gap, cell)][1:]) for row in zip(*columns)]
+    return rows + why_panel(scene, width, for_why)
 
 
 def pool_panel(scene, width, height, fill=False):
     snapshot = scene.snapshot
-    title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}"
+    by_runs = f", runs by {snapshot.memory}" * scene.may_reserve
+    title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}{by_runs}"
     lines = [heading(title, legend(scene, width - len(title) - 8), width, scene.ink)]
     lines += draw_pool(scene, width, height - 2, scene.focus)
-    lines += draw_free_queue(scene, width)
+    lines += draw_free_runs(scene, width) if scene.may_reserve else draw_free_queue(scene, width)
     return filled(lines, width, height) if fill else lines
 
 
 def legend(scene, room):
     """What the marks mean and, before that, the copies of this step, in at most `room` cells."""
     owners = f" {SHARED}owners" * (scene.may_share or scene.may_hit)
-    cached = f" {scene.ink.cached} cached" * scene.may_hit  # the first to go: the memory line says it too
-    candidates = [f"{TAKEN}taken {WRITTEN}written{owners} {FREED}freed{more}" for more in (cached, "")]
+    # The first to go: the memory line says it too.
+    signs = f" {scene.ink.cached} cached" * scene.may_hit + f" {scene.ink.reserved} reserved" * scene.may_reserve
+    candidates = [f"{TAKEN}taken {WRITTEN}written{owners} {FREED}freed{more}" for more in (signs, "")]
     candidates.append(f"{TAKEN}taken {WRITTEN}written {FREED}freed")
     marks = line((next((each for each in candidates if cell_len(each) <= room), candidates[-1]), "dim"))
     if not scene.copies:

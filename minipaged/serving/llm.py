@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import torch
 
-from minipaged.arguments import MAX_SLOTS, whole
+from minipaged.arguments import MAX_SLOTS, swapping, whole
 from minipaged.attention import backends
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.contiguous import POLICIES, ContiguousMemory
@@ -77,10 +77,7 @@ class LLM:
             raise ValueError(f"enable_prefix_caching={enable_prefix_caching!r}: must be True, False or None")
         if policy:
             _demand_nothing_paged(policy, enable_prefix_caching, preemption, parts)
-        if preemption == "swap" and not swap_blocks:
-            raise ValueError("preemption='swap' with swap_blocks=0: must be 1 or more, to have where to swap to")
-        if swap_blocks and preemption != "swap":
-            raise ValueError(f"swap_blocks={swap_blocks} with preemption={preemption!r}: only 'swap' has use for them")
+        swapping(preemption, swap_blocks)
         if max_num_batched_tokens is None:
             max_num_batched_tokens = max(512, whole("max_num_seqs", max_num_seqs, least=1))
         num_threads = whole("num_threads", num_threads, least=1)

@@ -9,7 +9,7 @@ prefill and decode phases. The scheduler decides with counts only; it never sees
 import math
 import time
 
-from minipaged.arguments import real, whole
+from minipaged.arguments import watermark_of, whole
 from minipaged.events import Admitted, Arrived, KeptWaiting, Preempted, Refused, Scheduled
 from minipaged.serving import preemption
 from minipaged.serving.group import (
@@ -63,10 +63,9 @@ class Scheduler(Ledger):
             raise ValueError(f"preemption={preemption!r}: must be one of {', '.join(PREEMPTION)}")
         if preemption == "swap" and memory.host is None:
             raise ValueError("preemption='swap': there is no host pool to swap to (num_host_blocks=0)")
-        watermark = real("watermark", watermark, lambda number: 0 <= number < 1, "a number from 0 to below 1")
         super().__init__(memory, clock)
         self.max_num_seqs, self.max_num_batched_tokens = max_num_seqs, max_num_batched_tokens
-        self.swaps, self._reserve = preemption == "swap", math.ceil(watermark * memory.num_blocks)
+        self.swaps, self._reserve = preemption == "swap", math.ceil(watermark_of(watermark) * memory.num_blocks)
         self._parts = parts
 
     def add(self, request):
