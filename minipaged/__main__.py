@@ -41,7 +41,7 @@ def generate(args):
 def bench(args):
     from importlib import import_module
 
-    module = import_module(f"minipaged.bench.{args.name}")
+    module = import_module(f"minipaged.bench.{args.name.replace('-', '_')}")
     on_signals(unwind)
     return module.main(args.argv)
 

@@ -8,10 +8,11 @@ from minipaged.commandline import Parser, number
 from minipaged.memory.contiguous import POLICIES
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 
-BENCHMARKS = ("decode", "bookkeeping", "prefix")
+BENCHMARKS = ("decode", "bookkeeping", "prefix", "cost-model")
 BENCHMARKS_TELL = (
     "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds); the time to the "
-    "first token with prefix caching and without, or the hits in a trace (a minute)"
+    "first token with prefix caching and without, or the hits in a trace (a minute); the formula for a step's time, "
+    "fitted to this machine (a minute)"
 )
 MEMORIES = ("paged", *POLICIES)
 MEMORIES_TELL = (

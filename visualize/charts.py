@@ -170,14 +170,18 @@ def draw_waste(bars, title=""):
         return canvas.picture(f"What memory is used for. {'; '.join(said)}.")
 
 
-def draw_lines(series, x, y, title=""):
+def draw_lines(series, x, y, title="", log_x=False):
     """A line chart, each line with its own marker and its name at its end.
 
-    series: {label: [(x, y), ...]}. x, y: what the axes mean, with the unit. Raises ValueError for a line of no points.
+    series: {label: [(x, y), ...]}. x, y: what the axes mean, with the unit. log_x: every doubling of x is as wide as
+    every other, with a number at each x. Raises ValueError for a line of no points, and with log_x for an x that isn't
+    positive.
     """
     for label, points in series.items():
         if len(points) == 0 or any(len(point) != 2 for point in points):
             raise ValueError(f"{label!r}: {points!r} must be a list of (x, y), at least 1 of them")
+        if log_x and min(where for where, _ in points) <= 0:
+            raise ValueError(f"{label!r}: {points!r} must have positive x only, since log_x=True")
     with settings():
         height = 380
         figure = Figure(figsize=(WIDTH / 96, height / 96))
@@ -191,6 +195,10 @@ def draw_lines(series, x, y, title=""):
             axes.plot(xs, ys, linewidth=1.8, **style)
             ends.append((ys[-1], drawable(label), style))
             said.append(f"{label}: " + ", ".join(f"{number(at)} at {number(where)}" for where, at in points))
+        if log_x:
+            places = sorted({where for points in series.values() for where, _ in points})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(places, [number(where) for where in places])
         axes.margins(x=0.02)
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
         axes.spines[["top", "right"]].set_visible(False)

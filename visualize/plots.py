@@ -1,7 +1,7 @@
 """Plots: the lessons' figures, drawn from real state. Each function returns a Picture for a notebook.
 
-This file draws blocks: the pool and the tables over it. The figures of numbers (charts.py) and of tensors (tensors.py)
-are imported from here too.
+This file draws blocks: the pool and the tables over it. The figures of numbers (charts.py), of time (gantt.py) and of
+tensors (tensors.py) are imported from here too.
 """
 
 from minipaged.arguments import whole
@@ -21,12 +21,14 @@ from visualize.figures import (
     text_width,
     token,
 )
+from visualize.gantt import draw_gantt
 from visualize.ink import UNICODE
 from visualize.tensors import draw_batch, draw_steps, draw_work
 from visualize.why import count
 
 __all__ = [
     "draw_batch",
+    "draw_gantt",
     "draw_layout",
     "draw_lines",
     "draw_pool",
