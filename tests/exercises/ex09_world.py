@@ -78,6 +78,8 @@ class World:
     def told(self):
         memory, host = self.memory, self.memory.host if self.is_paged else None
         pools = f"block_size {memory.block_size}, {memory.allocator.num_free} of {memory.num_blocks} blocks free"
+        if not self.is_paged:
+            pools += f", a memory that reserves ({memory.policy})"
         if host is not None:
             pools += f", {host.num_free} of {host.num_blocks} in the host pool"
         here = memory.sequences()
@@ -118,6 +120,8 @@ class World:
         twin.is_paged = self.is_paged
         due = getattr(preemption, what)(twin.sequences[name], twin.memory, *arguments)
         why = reason(what, due, before[f"{name}.num_computed_tokens"], *arguments)
+        if not self.is_paged:
+            why = "a run is reserved by max_new_tokens and num_generated, as admit is told them"
         try:
             got = getattr(self.impl, what)(self.sequences[name], self.memory, *arguments)
         except FROM_MEMORY as error:
@@ -125,9 +129,9 @@ class World:
         if due is None:
             demand(got is None, f"returned {got!r}: it must return None; {why}")
         else:
-            demand(isinstance(got, list), f"returned {got!r}: it must return a list; {why}")
-            is_same = len(got) == len(due) and set(got) == set(due)
-            demand(is_same, f"returned {got}: it must return {due}, in any order; {why}")
+            is_same = isinstance(got, list) and len(got) == len(due) and set(got) == set(due)
+            must = f"it must return the list {due}{', in any order' if len(due) > 1 else ''}"
+            demand(is_same, f"returned {got!r}: {must}; {why}")
         was, must, found = before, twin.look(), self.look()
         for each, value in must.items():
             so = f"it must be {value}" if was[each] != value else f"it was {value}, and must be so still"

@@ -1,10 +1,12 @@
 # Wrong: chance decides who yields.
 
-import random
+from random import Random
+
+CHANCE = Random(0)
 
 
 def choose_victim(running):
-    return random.choice(running)
+    return CHANCE.choice(running)
 
 
 def preempt(sequence, memory, swap=False):
