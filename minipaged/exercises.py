@@ -166,6 +166,17 @@ EXERCISES = {
             parts=("schedule",),
         ),
         Exercise(
+            id="ex09",
+            topic="preemption",
+            title="who yields, and how it comes back",
+            module="minipaged.serving.preemption",
+            names=("choose_victim", "preempt", "resume"),
+            lesson="09_preemption",
+            minutes=25,
+            difficulty="medium",
+            parts=("choose_victim", "preempt", "resume"),
+        ),
+        Exercise(
             id="ex10",
             topic="prefix_cache",
             title="find a prompt's beginning in the cache",

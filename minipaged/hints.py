@@ -135,6 +135,27 @@ HINTS = {
         "`running.append(sequence)`; then the same four lines as above. Return `rows`. Nobody who runs can get 0 "
         "tokens: all but the last need 1 each, and the budget is at least `max_num_seqs`.",
     ),
+    "ex09": (
+        "`choose_victim`: the list is in order, the oldest first. If the newest always yields, what can be said of the "
+        "oldest?\n\n"
+        "`preempt`: there are two ways to give blocks up, and three cases: not asked to swap; asked, and there is room "
+        "in the host pool; asked, and there is none. Two of the three end in the same way.\n\n"
+        "`resume`: which of the two ways in is the right one? Something that you were given says it: is anything of "
+        "the sequence computed, though it has no blocks here?",
+        "`preempt`: try the way that may fail first. `swap_out` has changed nothing if it returns None, so there is "
+        "nothing to put right: go on as if swap had not been asked for. After `swap_out` there is nothing left to "
+        "release. `num_computed_tokens` becomes 0 in one of the two ways only.\n\n"
+        "`resume`: after a swap `num_computed_tokens` is above 0, and `swap_in` returns just what `resume` must. "
+        "Otherwise `admit` returns a number or None. 0 is a number: compare with `is None`, since `if not ...` takes "
+        "both for the same. Both verbs want to know of `extra_blocks`.",
+        "`choose_victim`: `return running[-1]`; the scheduler takes it out of the list.\n\n"
+        "`preempt`: if `swap`: `pairs = memory.swap_out([sequence.name])`, and if that is not None, return it. Then, "
+        "for all others: `memory.release(sequence.name)`, `sequence.num_computed_tokens = 0`, return `[]`.\n\n"
+        "`resume`: if `sequence.num_computed_tokens`: return `memory.swap_in([sequence.name], extra_blocks)`. Else "
+        "`num_cached = memory.admit(sequence.name, sequence.token_ids, sequence.num_tokens_left, extra_blocks, "
+        "sequence.num_output_tokens)`. If that is None, return None; else it is the new `num_computed_tokens`, and "
+        "`[]` is returned.",
+    ),
     "ex10": (
         "`block_hashes`: one loop over the full blocks. What must be carried from one block to the next, so that the "
         "hash of the third block changes if a token of the first one does?\n\n"

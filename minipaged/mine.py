@@ -50,6 +50,8 @@ class Mine(Parts):
             parts["make_writable"] = watched(parts["make_writable"])
         if "schedule" in parts:
             parts["schedule"] = beside_ample(parts["schedule"])
+        if "choose_victim" in parts:
+            parts |= accounted(parts["choose_victim"], parts["preempt"], parts["resume"])
         if "prefix_cache" in parts:
             parts |= beside_ours(parts["block_hashes"], parts["prefix_cache"])
         return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
@@ -123,6 +125,38 @@ def watched(theirs):
         return pair
 
     return make_writable
+
+
+def accounted(choose_victim, preempt, resume):
+    """A learner's three functions of preemption, held against what the memory says afterwards. Raises WrongAnswer: a
+    token lost, or taken for computed, would spoil the text, and nobody would know why."""
+
+    def newest(running):
+        victim, expected = choose_victim(running), running[-1]
+        if victim is not expected:
+            found = getattr(victim, "request_id", repr(victim))
+            raise WrongAnswer(f"choose_victim chose {found}, and the newest is {expected.request_id}")
+        return victim
+
+    def held(name, theirs, num_computed_then):
+        def call(sequence, memory, *arguments):
+            before, token_ids = sequence.num_computed_tokens, list(sequence.token_ids)
+            pairs = theirs(sequence, memory, *arguments)
+            if sequence.token_ids != token_ids:
+                raise WrongAnswer(f"{name} changed the tokens of {sequence.name}")
+            expected = num_computed_then(sequence.name, memory, pairs, before)
+            if sequence.num_computed_tokens != expected:
+                found = f"{sequence.num_computed_tokens} tokens of {sequence.name} as computed"
+                raise WrongAnswer(f"{name} left {found}, and it must be {expected}")
+            return pairs
+
+        return call
+
+    def here(name, memory, pairs, before):
+        return before if pairs is None else memory.table(name).num_tokens
+
+    preempt = held("preempt", preempt, lambda name, memory, pairs, before: before if pairs else 0)
+    return {"choose_victim": newest, "preempt": preempt, "resume": held("resume", resume, here)}
 
 
 def beside_ours(block_hashes, their_cache):

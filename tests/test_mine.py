@@ -72,7 +72,7 @@ def test_all_of_them_together(folder):
     for exercise_id in EXERCISES:
         write(folder, exercise_id)
     parts = mine()
-    names = "fork, make_writable, schedule, block_hashes, PrefixCache"
+    names = "fork, make_writable, schedule, choose_victim, preempt, resume, block_hashes, PrefixCache"
     assert parts.yours == f"yours: BlockAllocator, BlockTable, attend_one, {names}"
     assert answers(parts) == answers(None)
 
@@ -292,6 +292,59 @@ def test_hits_that_would_spoil_a_text_are_told(folder, text, message):
     write(folder, "ex10", SOLVED["ex10"] + "class PrefixCache(PrefixCache):\n    def " + text)
     with pytest.raises(ValueError, match="while the engine used block_hashes, PrefixCache: WrongAnswer: .*" + message):
         hits(mine())
+
+
+def alone(parts, **settings):
+    """Token ids of one answer to each prompt, in a pool so small that somebody has to yield."""
+    from minipaged.serving.llm import LLM
+    from minipaged.serving.sequence import SamplingParams
+
+    llm = LLM(parts=parts, num_blocks=9, block_size=4, dtype="float64", max_num_batched_tokens=64, **settings)
+    outputs = llm.generate(PROMPTS, SamplingParams(seed=1, max_tokens=16, ignore_eos=True))
+    return [output.outputs[0].token_ids for output in outputs]
+
+
+YIELDING = """
+from test_mine import forks
+
+def preempt(sequence, memory, swap=False, solved=preempt):
+    forks.append(sequence.name)
+    return solved(sequence, memory, swap)
+
+def resume(sequence, memory, extra_blocks=0, solved=resume):
+    forks.append(sequence.name)
+    return solved(sequence, memory, extra_blocks)
+"""
+SWAP = {"preemption": "swap", "swap_blocks": 9}
+
+
+@pytest.mark.parametrize("settings", [{}, SWAP], ids=["recompute", "swap"])
+def test_their_preemption_is_what_runs(folder, settings):
+    write(folder, "ex09", SOLVED["ex09"] + YIELDING)
+    forks.clear()
+    assert alone(mine(), **settings) == alone(None, **settings)
+    assert len(forks) > len(PROMPTS)
+
+
+WRONG_PREEMPTION = {
+    "oldest": ("def choose_victim(running): return running[0]\n", {}, "choose_victim chose .*, and the newest is"),
+    "lost": ("    sequence.token_ids.pop()\n    return []\n", {}, "preempt changed the tokens of"),
+    "kept": ("    return []\n", {}, "preempt left .* as computed, and it must be 0"),
+    "zeroed": (
+        "    pairs = memory.swap_out([sequence.name])\n    sequence.num_computed_tokens = 0\n    return pairs\n",
+        SWAP,
+        "preempt left 0 tokens of .* as computed, and it must be",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, settings, message", WRONG_PREEMPTION.values(), ids=list(WRONG_PREEMPTION))
+def test_preemption_that_would_spoil_a_text_is_told(folder, text, settings, message):
+    head = "" if text.startswith("def") else "def preempt(sequence, memory, swap=False):\n"
+    head += "" if settings or not head else "    memory.release(sequence.name)\n"
+    write(folder, "ex09", SOLVED["ex09"] + head + text)
+    with pytest.raises(ValueError, match="while the engine used .*: WrongAnswer: .*" + message):
+        alone(mine(), **settings)
 
 
 WRONG_TABLE = {

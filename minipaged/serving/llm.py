@@ -91,7 +91,8 @@ class LLM:
             caching = enable_prefix_caching is not False
             with parts.blamed():
                 memory = PagedMemory(num_blocks, block_size, caching, num_host_blocks=swap_blocks, parts=parts)
-        scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
+        limits = max_num_seqs, max_num_batched_tokens
+        scheduler = Scheduler(memory, *limits, preemption, watermark, parts=parts)
         cache = cache_kind(*shape, dtype=dtype, device=device, poison=poison, num_host_blocks=swap_blocks)
         torch.set_num_threads(num_threads)
         self.engine = parts.engine(model, tokenizer, cache, scheduler, seed, events)

@@ -13,6 +13,7 @@ from minipaged.memory.copy_on_write import fork, make_writable
 from minipaged.memory.prefix_cache import PrefixCache, block_hashes
 from minipaged.serving.asking import AskingScheduler
 from minipaged.serving.engine import Engine
+from minipaged.serving.preemption import choose_victim, preempt, resume
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Parts:
     """minipaged's own parts, unless others are given.
 
     allocator, block_table, prefix_cache: called as BlockAllocator, BlockTable and PrefixCache. fork, make_writable: as
-    in memory.copy_on_write. block_hashes: as in memory.prefix_cache.
+    in memory.copy_on_write. choose_victim, preempt, resume: as in serving.preemption; a request with several sequences
+    is preempted and resumed by serving.group. block_hashes: as in memory.prefix_cache.
     schedule: as serving.ample.schedule; None: serving.scheduler's own, which knows of blocks.
     attend_one: as attention.reference.attend_one; None: LLM's own attention, which reads many queries at a time.
     """
@@ -29,6 +31,9 @@ class Parts:
     block_table: Callable = BlockTable
     fork: Callable = fork
     make_writable: Callable = make_writable
+    choose_victim: Callable = choose_victim
+    preempt: Callable = preempt
+    resume: Callable = resume
     block_hashes: Callable = block_hashes
     prefix_cache: Callable = PrefixCache
     schedule: Callable | None = None

@@ -1,0 +1,27 @@
+# Wrong: the newest token, whose K and V are not stored yet, is dropped.
+
+
+def choose_victim(running):
+    return running[-1]
+
+
+def preempt(sequence, memory, swap=False):
+    if swap:
+        pairs = memory.swap_out([sequence.name])
+        if pairs is not None:
+            return pairs
+    memory.release(sequence.name)
+    sequence.num_computed_tokens = 0
+    sequence.token_ids.pop()
+    return []
+
+
+def resume(sequence, memory, extra_blocks=0):
+    if sequence.num_computed_tokens:
+        return memory.swap_in([sequence.name], extra_blocks)
+    rest = sequence.num_tokens_left, extra_blocks, sequence.num_output_tokens
+    num_cached = memory.admit(sequence.name, sequence.token_ids, *rest)
+    if num_cached is None:
+        return None
+    sequence.num_computed_tokens = num_cached
+    return []

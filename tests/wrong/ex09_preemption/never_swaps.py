@@ -1,0 +1,22 @@
+# Wrong: everything is dropped, though a swap was asked for.
+
+
+def choose_victim(running):
+    return running[-1]
+
+
+def preempt(sequence, memory, swap=False):
+    memory.release(sequence.name)
+    sequence.num_computed_tokens = 0
+    return []
+
+
+def resume(sequence, memory, extra_blocks=0):
+    if sequence.num_computed_tokens:
+        return memory.swap_in([sequence.name], extra_blocks)
+    rest = sequence.num_tokens_left, extra_blocks, sequence.num_output_tokens
+    num_cached = memory.admit(sequence.name, sequence.token_ids, *rest)
+    if num_cached is None:
+        return None
+    sequence.num_computed_tokens = num_cached
+    return []
