@@ -285,7 +285,7 @@ def check_frame(snapshot, before, state, width, height):
         assert len(entries) + int(hidden[1] if hidden else 0) == len(table)
     running = [seq.name for seq in snapshot.sequences if seq.status == "running"]
     num_lines = len(running) + any("." in name for name in running)  # a group has one for itself
-    if width < 120 and num_lines <= 4:  # nothing stands beside the text, and there is room for it
+    if width < 120 and num_lines <= 4 and not snapshot.host:  # nothing stands beside the text, there is room for it
         drawn = re.sub(r"\s", "", text)
         for seq in snapshot.sequences:
             if seq.status == "running":

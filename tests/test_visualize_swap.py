@@ -97,7 +97,9 @@ def check_host_panel(snapshot, before, width, height):
 def check_swapped_tables(snapshot, text):
     for seq in snapshot.sequences:
         if seq.is_swapped:
-            progress = re.search(rf"{re.escape(seq.name)}\S +swapped +(\d+)(?:/| of )(\d+)([^\n]*\n)?[^\n]*", text)
+            progress = re.search(
+                rf"{re.escape(seq.name)}\S +swapped +(\d+)(?:/| of )(\d+)( tokens[^\n]*\n)?[^\n]*", text
+            )
             assert (int(progress[1]), int(progress[2])) == (seq.num_computed_tokens, seq.num_tokens)
             entries = [tuple(map(int, entry)) for entry in re.findall(r"(\d+)→h(\d+)", progress[0])]
             assert entries and set(entries) <= set(enumerate(seq.block_table))
@@ -291,7 +293,7 @@ def test_the_budget_line_takes_no_line_elsewhere():
     [
         ("--preemption swap", "preemption='swap' with swap_blocks=0: must be 1 or more, to have where to swap to"),
         ("--swap-blocks 5", "swap_blocks=5 with preemption='recompute': only 'swap' has use for them"),
-        ("--preemption swap --swap-blocks -1", "swap_blocks=-1: must be a whole number, from 0 to 262144"),
+        ("--preemption swap --swap-blocks -1", "swap_blocks=-1: must be a whole number, from 0 to 4096"),
         ("--watermark 1", "watermark=1.0: must be a number from 0 to below 1"),
         ("--watermark nan", "watermark=nan: must be a number from 0 to below 1"),
     ],

@@ -10,6 +10,7 @@ from minipaged.commandline import Parser, number
 from minipaged.options import MEMORIES, MEMORIES_TELL
 from visualize import scenarios
 
+MAX_BLOCKS = 4096
 MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
 MAX_FPS = 10
 POOL = (
@@ -63,7 +64,7 @@ def parse_args(argv):
     what.add_argument("--replay", metavar="FILE", help="a recording; needs no model")
     what.add_argument("--mine", action="store_true", help="run your own parts, from the exercises you have solved")
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
-    what.add_argument("--num-blocks", type=whole(1, 4096), metavar="N", help="blocks in the pool")
+    what.add_argument("--num-blocks", type=whole(1, MAX_BLOCKS), metavar="N", help="blocks in the pool")
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
     what.add_argument("--memory", choices=MEMORIES, help=MEMORIES_TELL)
     what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
@@ -152,7 +153,7 @@ def scenario_of(args):
         )
     # LLM checks these too; here it is answered before anything is drawn.
     swap_blocks = settings.get("swap_blocks", 0)
-    arguments.whole("swap_blocks", swap_blocks, least=0, most=arguments.MAX_SLOTS // block_size)
+    arguments.whole("swap_blocks", swap_blocks, least=0, most=min(MAX_BLOCKS, MAX_SLOTS // block_size))
     arguments.swapping(settings.get("preemption", "recompute"), swap_blocks)
     arguments.watermark_of(settings.get("watermark", 0.0))
     if settings != scenario.settings:  # the story is about the pool that it was written for
