@@ -7,13 +7,12 @@ import random
 from dataclasses import replace
 
 import torch
-from harness import Witness, check_scheduler
+from harness import Witness, check_scheduler, memory_of
 
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.check import ShadowSlots
-from minipaged.memory.paged import PagedMemory
 from minipaged.model.gpt import GPT
 from minipaged.model.weights import GPTConfig, random_weights
 from minipaged.serving.engine import Engine
@@ -54,9 +53,10 @@ class CheckedEngine(Engine):
         max_num_batched_tokens=64,
         tokenizer=None,
         prefix_caching=False,
+        memory="paged",
     ):
         config = model.config
-        memory = PagedMemory(num_blocks, block_size, prefix_caching)
+        memory = memory_of(memory, num_blocks, block_size, config.max_model_len, prefix_caching)
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         cache = KVCache(*shape, dtype=torch.float64, poison=True)
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens)

@@ -20,6 +20,7 @@ from harness import some_slow
 
 from visualize.__main__ import main
 from visualize.keys import Keys
+from visualize.scenarios import SCENARIOS
 from visualize.snapshot import SCHEMA
 
 fcntl = pytest.importorskip("fcntl", reason="Windows has no pseudo-terminals")
@@ -386,7 +387,7 @@ def test_what_cannot_be_had_is_one_clear_line(args, said, capsys):
 def test_scenarios_are_listed_and_can_be_watched(capsys):
     assert main(["--list"]) == 0
     names = re.findall(r"^([\w-]+) ", capsys.readouterr().out, flags=re.MULTILINE)
-    assert names == [*"growth mixed pressure reservations parallel-sampling beam-search shared-prefix chat".split()]
+    assert names == [*SCENARIOS] and len(names) == 8
     for name in names:
         assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
         out = capsys.readouterr().out
