@@ -7,13 +7,12 @@ import random
 from dataclasses import replace
 
 import torch
-from harness import Witness, check_scheduler, force_preemption
+from harness import Witness, check_scheduler, force_preemption, memory_of
 
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.check import ShadowSlots
-from minipaged.memory.paged import PagedMemory
 from minipaged.model.gpt import GPT
 from minipaged.model.weights import GPTConfig, random_weights
 from minipaged.serving.engine import Engine
@@ -56,9 +55,10 @@ class CheckedEngine(Engine):
         prefix_caching=False,
         num_host_blocks=0,
         watermark=0.0,
+        memory="paged",
     ):
         config = model.config
-        memory = PagedMemory(num_blocks, block_size, prefix_caching, num_host_blocks=num_host_blocks)
+        memory = memory_of(memory, num_blocks, block_size, config.max_model_len, prefix_caching, num_host_blocks)
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         cache = KVCache(*shape, dtype=torch.float64, poison=True, num_host_blocks=num_host_blocks)
         preemption = "swap" if num_host_blocks else "recompute"

@@ -79,6 +79,15 @@ def test_help_tells_the_defaults_of_the_engine():
         (["generate", *PROMPT, "--dense", "--attention", "batched"], "--dense with --attention batched"),
         (["generate", *PROMPT, "--dense", "--num-blocks", "9"], "--dense with --num-blocks 9"),
         (["generate", *PROMPT, "--dense", "--no-prefix-caching"], "--dense with --no-prefix-caching: it has no cache"),
+        (["generate", *PROMPT, "--dense", "--memory", "max"], "--dense with --memory max: it has no cache"),
+        (["generate", *PROMPT, "--memory", "min"], "argument --memory: invalid choice: 'min'"),
+        (
+            ["generate", *PROMPT, "--memory", "max", "--n", "2"],
+            "--n 2 with --memory max: answers share a prompt in paged",
+        ),
+        (["generate", *PROMPT, "--memory", "pow2", "--beam-width", "2"], "--beam-width 2 with --memory pow2: answers"),
+        (["generate", *PROMPT, "--memory", "max", "--mine"], "--mine with --memory max: your parts build paged memory"),
+        SLOW(["generate", *PROMPT, "--memory", "max", "--num-blocks", "9"], "a run (memory='max') of 64 blocks of 16"),
         (["generate", *PROMPT, "--max-toke", "1"], "--max-toke"),
         (["bench"], "decode|bookkeeping"),
         (["bench", "speed"], "bookkeeping"),
@@ -144,6 +153,15 @@ def test_dense_gives_the_tokens_of_the_paged_engine(capsys):
         logprobs = [[each.pop("cumulative_logprob") for each in records] for records in (paged, dense)]
         assert paged == dense
         assert logprobs[0] == pytest.approx(logprobs[1], abs=1e-9)
+
+
+def test_another_memory_gives_the_same_answers(capsys):
+    """That all of them do is tested in test_memories.py."""
+    prompts, args = ["HAMLET:\n", "O"], [*GREEDY, *PROMPT, "--prompt", "O", "--max-tokens", "9", "--json"]
+    status, out, err = run(*args, "--num-blocks", "64", "--memory", "pow2", "--dtype", "float64")
+    assert (status, err) == (0, "")
+    expected = answers(capsys, {"dtype": "float64"}, False, prompts, temperature=0, max_tokens=9)
+    assert [json.loads(line)["token_ids"] for line in out.splitlines()] == [each["token_ids"] for each in expected]
 
 
 def test_prompts_that_begin_alike(capsys):
