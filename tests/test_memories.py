@@ -62,7 +62,7 @@ def run(kind, requests, rng, model, prefix_caching=False):
     max_num_seqs = rng.randint(1, 6)
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), 200])
     sizes = pool(kind, requests, block_size, rng), block_size, max_num_seqs, budget
-    engine = CheckedEngine(model, *sizes, Tokenizer(), prefix_caching, kind)
+    engine = CheckedEngine(model, *sizes, Tokenizer(), prefix_caching, memory=kind)
     engine.model = breaking(engine.model.model, set(rng.sample(range(60), rng.choice([0, 4]))))
     preempt, to_arrive, finished, step = (
         set(rng.sample(range(60), rng.choice([0, 4]))),

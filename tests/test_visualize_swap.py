@@ -69,7 +69,7 @@ def test_every_number_on_the_screen_is_the_engines(told):
     before = None
     for snapshot, state in told:
         check_snapshot(snapshot, state)
-        for size in ((180, 60), (100, 50)):
+        for size in ((180, 60), (115, 50)):
             check_frame(snapshot, before, state, *size)
             check_host_panel(snapshot, before, *size)
             check_swapped_tables(snapshot, view(snapshot, before, *size).plain)
