@@ -200,6 +200,19 @@ def test_only_the_unfinished_come_back():
     assert not kinds(made.log, Forked)
 
 
+def test_the_last_of_a_group_comes_back_only_with_room_for_its_own_tokens():
+    """Its prompt is 4 full blocks; with the tokens of its own it needs 5, also where only 4 are free."""
+    for num_taken in range(3):
+        made, drive, group = with_group(6, 16, max_tokens=5, n=2, max_num_seqs=3)
+        while group.sequences[0].num_tokens < 18:
+            drive.step()
+        made._end(group.sequences[1], "stop")
+        force_preemption(made)
+        made.memory.allocator.allocate(num_taken)
+        made.schedule()
+        assert (group.status is Status.RUNNING) == (num_taken < 2)
+
+
 @pytest.mark.parametrize("own", [1, 2])
 def test_preempted_at_exactly_one_token_over_a_block(own):
     """Prompts of a full block, or of one less; each sample has its own token right behind it."""

@@ -8,7 +8,7 @@ decides. Lesson 07 walks through it. (Paper: section 4.5: sequences of one group
 from minipaged.memory.block_table import blocks_for
 from minipaged.memory.contiguous import ContiguousMemory
 from minipaged.serving.plan import Row
-from minipaged.serving.preemption import preempt
+from minipaged.serving.preemption import preempt, resume
 
 
 def refused(request, memory, max_num_seqs):
@@ -107,11 +107,15 @@ def preempt_group(request, memory, swap=False):
 
 
 def resume_group(request, memory, extra_blocks=0):
-    """As preemption.resume. By recompute the first sequence enters, for the prompt, and the others are forked there."""
-    first, num_prompt_tokens = unfinished(request)[0], request.num_prompt_tokens
+    """As preemption.resume. By recompute the first sequence enters, for the prompt, and the others are forked there; the
+    last one left of a group is like any other sequence."""
+    first, *others = unfinished(request)
     if sequences := resident(request):
         return memory.swap_in([each.name for each in sequences], extra_blocks)
-    num_cached = memory.admit(first.name, first.token_ids[:num_prompt_tokens], request.max_tokens, extra_blocks)
+    if not others:
+        return resume(first, memory, extra_blocks)
+    prompt = first.token_ids[: request.num_prompt_tokens]
+    num_cached = memory.admit(first.name, prompt, request.max_tokens, extra_blocks)
     if num_cached is None:
         return None
     first.num_computed_tokens = num_cached
