@@ -107,8 +107,8 @@ def preempt_group(request, memory, swap=False):
 
 
 def resume_group(request, memory, extra_blocks=0):
-    """As preemption.resume. By recompute the first sequence enters, for the prompt, and the others are forked there; the
-    last one left of a group is like any other sequence."""
+    """As preemption.resume. By recompute the first sequence enters, for the prompt, and the others are forked there; if
+    only one is left, it is like any other sequence."""
     first, *others = unfinished(request)
     if sequences := resident(request):
         return memory.swap_in([each.name for each in sequences], extra_blocks)
