@@ -148,13 +148,21 @@ def test_a_swapped_sequence_is_in_nobodys_way():
     holding(memory, "A", 5)
     memory.swap_out(["A"])
     assert memory.sequences() == [] and memory.usage().allocated_slots == 0
-    for wrong in (lambda: memory.table("A"), lambda: memory.swap_out(["A"]), lambda: memory.admit("A", [1])):
+    holding(memory, "C", 3)
+    wrong_calls = (
+        lambda: memory.table("A"),
+        lambda: memory.swap_out(["A"]),
+        lambda: memory.admit("A", [1]),
+        lambda: memory.fork("C", "A"),
+    )
+    for wrong in wrong_calls:
         with pytest.raises(ValueError, match="'A'"):
             wrong()
     assert memory.reset_prefix_cache() is False
     with pytest.raises(ValueError, match="'B'"):
         memory.swap_in(["B"])
     memory.release("A")
+    memory.release("C")
     check(memory)
     assert (memory.host.num_free, memory.host.tables) == (4, {})
     assert memory.reset_prefix_cache() is True

@@ -22,9 +22,10 @@ def draw_budget(scene, width):
         shares.append((f" {left:,} unused ", left, "dim"))
     room = width - head.cell_len - (len(shares) - 1)
     if sum(cell_len(words) for words, *_ in shares) > room:  # too many to name them all: those with one token together
-        ones = [share for share in shares if share[1] == 1]
-        many = [share for share in shares if share[1] > 1]
-        shares = [(f" {len(ones)} others, 1 each ", len(ones), ""), *many]
+        num_ones = sum(row.num_tokens == 1 for row in rows)
+        many = [share for share, row in zip(shares, rows) if row.num_tokens > 1]
+        ones = [(f" {num_ones} others, 1 each ", num_ones, "")] if num_ones else []
+        shares = [*ones, *many, *shares[len(rows) :]]
         room = width - head.cell_len - (len(shares) - 1)
     widths = parts(room, budget, shares)
     bar = [(words.ljust(cells), style) for (words, _, style), cells in zip(shares, widths)]

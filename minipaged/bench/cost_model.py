@@ -43,7 +43,8 @@ class CostModel:
     pcie_gb_per_s: float = 1.0  # 10**9 bytes a second, one way
 
     def __post_init__(self):
-        for name in ("step_ms", "row_ms", "weights_ms", "token_ms", "context_ms", "bytes_per_token", "copy_us"):
+        times = "step_ms", "row_ms", "weights_ms", "token_ms", "context_ms", "copy_us"
+        for name in (*times, "num_slots", "bytes_per_token", "copies_per_block"):
             real(name, getattr(self, name), lambda number: number >= 0, "0 or a positive number")
         real("pcie_gb_per_s", self.pcie_gb_per_s, lambda number: number > 0, "a positive number")
 
@@ -77,7 +78,7 @@ OPT_13B = CostModel(
     num_slots=15_728, bytes_per_token=819_200, copies_per_block=2 * 40, copy_us=6.0, pcie_gb_per_s=25.0,
 )  # fmt: skip
 
-# 350 GB of weights on eight GPUs at 1.7 TB/s each. step_ms and row_ms are those of OPT-13B, for want of better. Eight
+# 350 GB of weights on eight GPUs at 1.72 TB/s each. step_ms and row_ms are those of OPT-13B, for want of better. Eight
 # GPUs copy their eighth of each block at the same time: assumed.
 OPT_175B = CostModel(
     "OPT-175B, eight A100-80", 8.5, 0.29, 25.4, 0.22, 0.00035,
@@ -89,7 +90,7 @@ PRESETS = {"opt-13b": OPT_13B, "opt-175b": OPT_175B}
 
 class Clock:
     """A clock that stands still until somebody moves it. Called, it returns the seconds since its start: it can be
-    given to a Scheduler in the place of time.perf_counter."""
+    given to a Scheduler in the place of time.monotonic."""
 
     def __init__(self):
         self.now = 0.0

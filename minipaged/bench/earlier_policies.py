@@ -1,7 +1,7 @@
 """How requests were batched before: two sketches over the same cost model, for lesson 08 to compare with.
 
 Neither is in serving/: each is only as much of a scheduler as a picture needs. Both have memory without end. They
-answer with a Run, as the real scheduler's clock does (timed_run.py), for the same requests.
+return a Run, as timed_run.run does for the real scheduler, for the same requests.
 """
 
 from minipaged.arguments import whole

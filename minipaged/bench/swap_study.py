@@ -80,7 +80,9 @@ class Pressure(NamedTuple):
 
 
 def workload(num_requests=40, rate_per_s=2.0, seed=0):
-    """Poisson arrivals of ShareGPT's mean lengths (161 and 338 tokens), log-normal: (second, Request) pairs."""
+    """Poisson arrivals, log-normal lengths cut at 1,024 and 1,023 tokens: means of 148 and 320, where ShareGPT's are
+    161 and 338. The spread is inferred from the paper's figures, not published. Returns (second, Request) pairs.
+    """
     draw, second, made = random.Random(seed), 0.0, []
     for i in range(num_requests):
         second += draw.expovariate(rate_per_s)
@@ -104,6 +106,7 @@ def pressure(preemption, block_size, num_slots=4096, cost=OPT_13B, num_requests=
     run = timed_run.run(scheduler, arrivals, cost, clock, f"{preemption}, block size {block_size}")
     timelines = [asked.timeline for _, asked in arrivals]
     times = sum(each.num_preemptions for each in timelines)
-    lost, moved = (sum(getattr(each, name) for each in timelines) for name in Pressure._fields[5:7])
+    lost = sum(each.num_recomputed_tokens for each in timelines)
+    moved = sum(each.num_swapped_blocks for each in timelines)
     swap_s = cost.swap_seconds(moved, block_size)
     return Pressure(preemption, block_size, run.end_s, run.mean_normalized_latency_s(), times, lost, moved, swap_s)

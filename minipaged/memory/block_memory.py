@@ -71,10 +71,14 @@ class BlockMemory:
         """How the pool's slots are used at this moment; a block named by several tables counts once."""
         return usage_of(list(self._tables.values()), self.block_size, self.num_blocks, len(self.cached()))
 
-    def _demand_new(self, seq_id, token_ids):
-        """Raise ValueError if a sequence can't be admitted, whatever room there is."""
+    def _demand_absent(self, seq_id):
+        """Raise ValueError if a sequence is in this memory already, on the device or in the host pool."""
         if seq_id in self._tables or (self.host is not None and seq_id in self.host.tables):
             raise ValueError(f"sequence {seq_id!r} is in this memory already")
+
+    def _demand_new(self, seq_id, token_ids):
+        """Raise ValueError if a sequence can't be admitted, whatever room there is."""
+        self._demand_absent(seq_id)
         if not token_ids:
             raise ValueError(f"sequence {seq_id!r} has no tokens: at least 1 is needed")
 

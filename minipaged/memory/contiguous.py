@@ -158,7 +158,7 @@ class ContiguousMemory(BlockMemory):
         """Raises ValueError: there is no host pool."""
         raise ValueError(f"swap_out of {seq_ids!r}: there is a host pool in paged memory only")
 
-    def swap_in(self, seq_ids):
+    def swap_in(self, seq_ids, extra_blocks=0):
         """Raises ValueError, as swap_out does."""
         raise ValueError(f"swap_in of {seq_ids!r}: there is a host pool in paged memory only")
 

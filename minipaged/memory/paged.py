@@ -103,10 +103,9 @@ class PagedMemory(Swapping, BlockMemory):
 
         Raises ValueError, with nothing changed, for a parent that isn't here and a child that is.
         """
-        if child_id in self._tables:
-            raise ValueError(f"sequence {child_id!r} is in this memory already")
-        self._has_forked = True
-        self._tables[child_id] = child = self._fork(self.table(parent_id), self.allocator)
+        self._demand_absent(child_id)
+        parent, self._has_forked = self.table(parent_id), True
+        self._tables[child_id] = child = self._fork(parent, self.allocator)
         if self.prefix_cache is not None:
             self._num_hashed[child_id] = self._num_hashed[parent_id]
         if self.log is not None:

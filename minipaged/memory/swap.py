@@ -1,7 +1,7 @@
 """HostPool: blocks in the host's memory, for the sequences that had to yield and whose K and V are kept. Swapping: the
 verbs with which a memory moves them there and back.
 
-The host pool has an allocator of its own, for its ids are its own: block 3 there has nothing to do with block 3 of the
+The host pool is an allocator by itself, for its ids are its own: block 3 there has nothing to do with block 3 of the
 device. A sequence is there or here, never in both. Nothing here copies K or V: the pairs of blocks to copy are told,
 and the cache does it. Lesson 09 walks through it. (Paper: section 4.5. vLLM's first version: core/block_manager.py; its
 v1 only recomputes.)

@@ -20,17 +20,17 @@ def schedule(running, waiting, budget, max_num_seqs):
     """
     rows = []
     for sequence in running:
-        budget -= _grant(rows, sequence, budget)
+        budget = _grant(rows, sequence, budget)
     while waiting and budget > 0 and len(running) < max_num_seqs:
         sequence = waiting.popleft()
         running.append(sequence)
-        budget -= _grant(rows, sequence, budget)
+        budget = _grant(rows, sequence, budget)
     return rows
 
 
 def _grant(rows, sequence, budget):
-    """Append the row in which a sequence catches up as far as the budget allows. Returns how many tokens that is."""
+    """Append the row in which a sequence catches up as far as the budget allows. Returns what is left of that."""
     start = sequence.num_computed_tokens
     num_tokens = min(sequence.num_tokens - start, budget)
     rows.append(Row(sequence, start, num_tokens))
-    return num_tokens
+    return budget - num_tokens

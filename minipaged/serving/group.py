@@ -1,8 +1,9 @@
 """What a request asks for that has several sequences: it is served together or not at all.
 
 Its samples or beams share one prompt. That is computed once, by one sequence, and the others are forked from it; from
-then on each has tokens of its own. Here they are only counted, and nothing is changed: the scheduler asks, and
-decides. Lesson 07 walks through it. (Paper: section 4.5: sequences of one group are preempted and come back together.)
+then on each has tokens of its own. First what such a request asks for, which is only counted; at the end how it yields
+and comes back, as preemption.py says it for one sequence. Lesson 07 says what a group is. (Paper: section 4.5:
+sequences of one group are preempted and come back together.)
 """
 
 from minipaged.memory.block_table import blocks_for
@@ -38,7 +39,7 @@ def unfinished(request):
     return [sequence for sequence in request.sequences if sequence.finish_reason is None]
 
 
-def is_apart(group):
+def awaits_forks(group):
     """Has a group that had to yield come back, with only its first sequence in the memory so far?"""
     return len(group) > 1 and not group[-1].num_computed_tokens
 
@@ -52,7 +53,7 @@ def rows_of(request, budget):
     the one that computes the prompt.
     """
     group, rows = unfinished(request), []
-    if is_apart(group):  # the prompt, and there the others are forked
+    if awaits_forks(group):  # the prompt, and there the others are forked
         start = group[0].num_computed_tokens
         return [Row(group[0], start, min(request.num_prompt_tokens - start, budget))]
     num_held = int(request.is_beam_search and sum(map(num_lacking, group)) > budget)
@@ -81,13 +82,14 @@ def num_known(request):
 
 
 def num_computed(request):
-    """How many tokens a preemption makes it compute again, counted in the same way, also those that beams share."""
+    """How many tokens a preemption makes it compute again: the prompt once, then each sequence's own; what beams share
+    of these counts for each."""
     first, *others = [each.num_computed_tokens for each in unfinished(request) if each.num_computed_tokens] or [0]
     return first + sum(computed - request.num_prompt_tokens for computed in others)
 
 
 def sample_indices(sequence):
-    """The samples for which a due sequence's logits are drawn from: at the end of the prompt all, then its own."""
+    """Which samples draw from a due sequence's logits: all of them at the end of the prompt, later only its own."""
     return (sequence.index,) if sequence.num_output_tokens else range(sequence.request.num_sequences)
 
 
@@ -126,13 +128,10 @@ def extra_blocks_for(request, block_size):
     """How many blocks all its known tokens need beyond what memory.admit or swap_in asks room for by itself: those of
     the sequence that enters, or of one token more for each that comes back."""
     if len(sequences := resident(request)) > 1:
-        return sum(blocks_to(each.num_tokens, each.num_computed_tokens + 1, block_size) for each in sequences)
+        pairs = [(each.num_tokens, each.num_computed_tokens + 1) for each in sequences]
+        return sum(blocks_for(known, block_size) - blocks_for(asked, block_size) for known, asked in pairs)
     first, *others = unfinished(request)
     asked_for = request.num_prompt_tokens if others else first.num_tokens
     if sequences:
         asked_for = sequences[0].num_computed_tokens + 1
     return blocks_wanted(request, block_size) - blocks_for(asked_for, block_size)
-
-
-def blocks_to(num_tokens, num_tokens_before, block_size):
-    return blocks_for(num_tokens, block_size) - blocks_for(num_tokens_before, block_size)

@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from minipaged.events import Aborted, Finished, Preempted, Sampled
-from minipaged.serving.group import is_apart, num_computed, unfinished
+from minipaged.serving.group import awaits_forks, num_computed, unfinished
 from minipaged.serving.sequence import Status
 
 
@@ -51,7 +51,7 @@ class Ledger:
     def _reunite(self, request):
         """Once the first sequence of a group that had to yield has the prompt again, its siblings are forked there."""
         group = unfinished(request) if len(request.sequences) > 1 else ()
-        if is_apart(group) and group[0].num_computed_tokens == request.num_prompt_tokens:
+        if awaits_forks(group) and group[0].num_computed_tokens == request.num_prompt_tokens:
             for sibling in group[1:]:
                 self._fork(group[0], sibling)
 

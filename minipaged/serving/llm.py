@@ -25,10 +25,10 @@ class LLM:
     model: "tiny" or the path of a folder. dtype: "float32" or "float64". device: "cpu" or "cuda". attention: "batched",
     "reference" or "triton"; "auto" is triton on a GPU and batched on a CPU, where triton would be interpreted.
     max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. memory: "paged", or one
-    run of blocks for each request, reserved when it enters: "max" for the model's context, "pow2" for the prompt and
-    max_tokens rounded up to a power of two, "oracle" for both as they are. enable_prefix_caching: a prompt that begins
-    as an earlier one did takes the blocks of that beginning, if they are still there; None: in paged memory, which
-    alone can do that. preemption: what becomes of the blocks of a request that must yield, "recompute" or "swap", to a
+    run of blocks for each request, reserved when it enters: "max" for the model's context, "pow2" for the prompt, and
+    for max_tokens rounded up to a power of two, "oracle" for both as they are. enable_prefix_caching: a prompt that
+    begins as an earlier one did takes the blocks of that beginning, if they are still there; None: in paged memory,
+    which alone can do that. preemption: what becomes of the blocks of a request that must yield, "recompute" or "swap", to a
     pool of swap_blocks blocks in the host's memory. watermark: the share of the pool that is left free when a request
     enters. seed: the source of seeds for requests without one. num_threads: torch's threads in the whole process; the
     tiny model is fastest with 1. events: whether engine.step() tells what happened. poison: fill blocks that nobody may

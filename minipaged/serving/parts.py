@@ -46,7 +46,7 @@ class Parts:
         return self.engine_of(model, tokenizer, cache, scheduler, *others)
 
     def engine_of(self, *arguments):
-        """The same, once the scheduler is of these parts too."""
+        """An Engine of these. mine.py overrides it, so that a learner's errors are told as theirs."""
         return Engine(*arguments)
 
     def blamed(self):

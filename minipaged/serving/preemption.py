@@ -31,7 +31,8 @@ def resume(sequence, memory, extra_blocks=0):
     """Let a sequence in, for the first time or again. Returns the (host block, device block) pairs to copy.
 
     If it is in the host pool it goes on where it was; otherwise from what the prefix cache has of it. Returns None,
-    with nothing changed, unless there is room for all its tokens and extra_blocks more.
+    with nothing changed, unless there is room for all its tokens (from the host pool: for those stored there and one
+    more) and extra_blocks more.
     """
     if sequence.num_computed_tokens:
         return memory.swap_in([sequence.name], extra_blocks)

@@ -2,7 +2,8 @@
 
 Every step lets each sequence catch up from num_computed_tokens to num_tokens, within one budget of tokens. A fresh
 prompt is a long catch-up, cut into chunks where the budget ends; a decode is a catch-up of one token. So there are no
-prefill and decode phases. The scheduler decides with counts only; it never sees a tensor. Lesson 08 builds it.
+prefill and decode phases. The scheduler decides with counts only; it never sees a tensor. Lesson 08 builds it for
+memory that never runs out (ample.py), lesson 09 what is done when it does (preemption.py).
 (Paper: section 4.5. vLLM: v1/core/sched/scheduler.py.)
 """
 
@@ -11,7 +12,7 @@ import time
 
 from minipaged.arguments import watermark_of, whole
 from minipaged.events import Admitted, Arrived, KeptWaiting, Preempted, Refused, Scheduled
-from minipaged.serving import preemption
+from minipaged.serving import preemption as own_rules
 from minipaged.serving.group import (
     blocks_wanted,
     extra_blocks_for,
@@ -37,8 +38,9 @@ class Scheduler(Ledger):
     at least max_num_seqs, so that every running sequence that has caught up gets its token in every step. preemption:
     what becomes of the blocks of who must yield: "recompute" drops them, "swap" copies them to the memory's host pool
     and back, as long as that has room. watermark: the share of the pool that stays free when a request enters while
-    others run, so that these find blocks to go on. clock: gives the seconds of the timelines. parts: has any of
-    `choose_victim`, `preempt` and `resume`, to use in the place of those in preemption.py.
+    others run, so that these find blocks to go on. clock: gives the seconds of the timelines. parts: has
+    `choose_victim`, `preempt` and `resume`, called in the place of those in preemption.py. The victim must have no row
+    in this step yet: the newest never has.
 
     Raises ValueError for a value that isn't allowed.
     """
@@ -51,7 +53,7 @@ class Scheduler(Ledger):
         preemption="recompute",
         watermark=0.0,
         clock=time.monotonic,
-        parts=preemption,
+        parts=own_rules,
     ):
         whole("max_num_seqs", max_num_seqs, least=1)
         if whole("max_num_batched_tokens", max_num_batched_tokens, least=0) < max_num_seqs:
@@ -89,19 +91,17 @@ class Scheduler(Ledger):
         budget = self.max_num_batched_tokens
         preempted = False
 
-        # Who continues: the running, oldest first. Who must yield: the newest, until there is room for the older one.
+        # Who continues: the running, oldest first.
         i = 0
         while i < len(self.running):
             request = self.running[i]
-            while (left := self._grant(plan, request, budget)) is None:  # too few blocks are free
-                preempted = True
-                victim = self._parts.choose_victim(self.running)
-                self._preempt(plan, victim, needed_by=request.request_id)
-                if victim is request:
-                    break
-            else:
-                budget = left
-            i += 1
+            left = self._grant(plan, request, budget)
+            if left is not None:
+                budget, i = left, i + 1
+                continue
+            # Who must yield: too few blocks are free, so the newest. If that was another, this one asks again.
+            preempted = True
+            self._preempt(plan, self._parts.choose_victim(self.running), needed_by=request.request_id)
 
         # Who may enter: the waiting in order, none past the head. After a preemption nobody: the head is who yielded.
         while self.waiting and not preempted and self._admit(plan, self.waiting[0], budget):
@@ -181,7 +181,7 @@ class Scheduler(Ledger):
     def _resume(self, plan, request):
         """Ask the memory for room for all its known tokens; what the others of a group need is taken when they are
         forked. Returns whether there is."""
-        reserve = self._reserve if self.running else 0  # who would run alone needs nobody's leave
+        reserve = self._reserve if self.running else 0  # alone it leaves nobody without blocks
         extra_blocks = extra_blocks_for(request, self.memory.block_size) + reserve
         if len(request.sequences) == 1:
             pairs = self._parts.resume(request.sequences[0], self.memory, extra_blocks)

@@ -1,7 +1,7 @@
 """Timeline: when what happened to a request, and what the shortage of memory cost it.
 
 Seconds on whatever clock the scheduler was given: the machine's, or a simulated one. When each token came is noted by
-its Sequence. Lesson 08 draws them. (vLLM: v1/metrics/stats.py, RequestStateStats.)
+its Sequence. Lesson 09 reads them. (vLLM: v1/metrics/stats.py, RequestStateStats.)
 """
 
 from dataclasses import dataclass
