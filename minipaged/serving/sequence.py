@@ -116,7 +116,7 @@ def is_name_of(name, request_id, num_names):
     return bool(re.fullmatch("[1-9][0-9]{0,9}", number)) and int(number) <= num_names
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Sequence:
     """One run of tokens: the prompt, then what was generated.
 
@@ -134,9 +134,10 @@ class Sequence:
     token_times: list = field(default_factory=list)  # when each generated token came, on the scheduler's clock
     finish_reason: str | None = None  # "stop", "length", "abort", or "dropped": others were preferred to it
     stop_reason: str | None = None  # the text that stopped it, if one did
+    name: str = field(init=False)  # what the memory and the events call this sequence
 
     def __post_init__(self):
-        self.name = self.request.name_of(self.index)  # what the memory and the events call this sequence
+        self.name = self.request.name_of(self.index)
 
     def mark(self):
         """How far it has come, for go_back_to."""
@@ -165,7 +166,7 @@ class Sequence:
         return self.token_ids[self.request.num_prompt_tokens :]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Request:
     """What a user asked for, and the sequences that answer it.
 
