@@ -21,6 +21,7 @@ from minipaged.events import (
     Refused,
     Sampled,
     Scheduled,
+    SwappedIn,
 )
 from minipaged.serving.plan import Continuation
 from minipaged.serving.sequence import Status
@@ -461,3 +462,16 @@ def test_going_back_leaves_who_was_finished_before_finished():
     group.go_back_to(marks)
     assert [each.finish_reason for each in group.sequences] == [None, "stop", None]
     assert [each.num_output_tokens for each in group.sequences] == [2, 2, 2]
+
+
+def test_a_group_comes_back_from_the_host_pool_only_with_a_token_for_each():
+    """The older request, recomputed, leaves 1 token of the budget: too few for the three that were swapped."""
+    made = scheduler(9, 2, max_num_seqs=5, max_num_batched_tokens=5, num_host_blocks=3)
+    requests = [request("X", 5, 8), request("A", 7, 6), request("B", 2, 2, n=3)]
+    for each in requests:
+        made.add(each)
+    Drive(made).run(limit=100)
+    assert [event.request for event in made.log if isinstance(event, Preempted)] == ["B", "A"]
+    swapped_in = [event for event in made.log if isinstance(event, SwappedIn)]
+    assert [event.sequences for event in swapped_in] == [("B.1", "B.2", "B.3")]
+    assert all(each.status is Status.FINISHED for each in requests)

@@ -7,6 +7,7 @@ and the cache does it. Lesson 09 walks through it. (Paper: section 4.5. vLLM's f
 v1 only recomputes.)
 """
 
+from minipaged.arguments import whole
 from minipaged.events import SwappedIn, SwappedOut
 from minipaged.memory.allocator import BlockAllocator
 from minipaged.memory.block_table import BlockTable
@@ -100,12 +101,13 @@ class Swapping:
         """
         if self.host is None:
             raise ValueError(f"swap_out of {seq_ids}: there is no host pool (num_host_blocks=0)")
-        pairs = self.host.put({seq_id: self.table(seq_id) for seq_id in seq_ids}, self._hash_of)
+        tables = {seq_id: self.table(seq_id) for seq_id in seq_ids}
+        pairs = self.host.put(tables, self._hash_of)
         if pairs is None:
             return None
-        freed = [block for seq_id in dict.fromkeys(seq_ids) for block in self._close(seq_id)[0]]
+        freed = [block for seq_id in tables for block in self._close(seq_id)[0]]
         if self.log is not None:
-            facts = tuple(seq_ids), tuple(pairs), tuple(freed), self.allocator.num_free, self.host.num_free
+            facts = tuple(tables), tuple(pairs), tuple(freed), self.allocator.num_free, self.host.num_free
             self.log.append(SwappedOut(*facts))
         return pairs
 
@@ -118,6 +120,7 @@ class Swapping:
         """
         if self.host is None:
             raise ValueError(f"swap_in of {seq_ids}: there is no host pool (num_host_blocks=0)")
+        extra_blocks = whole("extra_blocks", extra_blocks, least=0)
         if self.host.blocks_to_return(seq_ids) + extra_blocks > self.allocator.num_free:
             return None
         tables, hashes = self.host.take(seq_ids)

@@ -20,6 +20,7 @@ from minipaged.serving.group import (
     num_known,
     preempt_group,
     refused,
+    resident,
     resume_group,
     rows_of,
     unfinished,
@@ -157,7 +158,7 @@ class Scheduler(Ledger):
         needed, reason = blocks_wanted(request, self.memory.block_size), None  # why it must wait
         if num_running + request.num_sequences > self.max_num_seqs:
             reason = "max_num_seqs"
-        elif budget == 0:
+        elif budget < max(1, len(resident(request))):  # who comes back from the host pool has all its sequences at once
             reason = "budget"
         elif len(plan.rows) > len(plan.due):  # so that only the last of the running can be in the middle of its prompt
             reason = "catching up"
