@@ -137,3 +137,9 @@ def test_a_random_run(impl):
                 world.arrive((f"W{number}", tokens, random.choice((0, 0, tokens // 2))))
                 number += 1
             world.step(leaving={each.name for each in world.running if random.random() < 0.1})
+
+
+def test_large_budgets_and_many_sequences(impl):
+    """As in real use: prompts of hundreds of tokens, and more than a handful that run."""
+    World(impl, 512, 16, DECODING[:2], [("E", 300), ("F", 150), ("G", 400)]).schedule()
+    World(impl, 2048, 64, (), [(f"S{i}", 40) for i in range(50)]).schedule()

@@ -15,17 +15,17 @@ BLOCK_SIZES = (4, 3, 1, 16)
 PAIR = [(11, 40), (27, 26)]  # for a pool of 21 blocks of 4: the second must yield once
 
 
-def lined_up(lengths):
+def lined_up(lengths, names="ABCDEFGH"):
     """Running requests, the oldest first: (prompt tokens, generated tokens) of each."""
     running = []
     for i, (num_prompt_tokens, num_generated) in enumerate(lengths):
-        running.append(Request("ABCDEFGH"[i], None, list(range(num_prompt_tokens)), SamplingParams(), 100, seed=0))
+        running.append(Request(names[i], None, list(range(num_prompt_tokens)), SamplingParams(), 100, seed=0))
         running[-1].sequences[0].token_ids += [7] * num_generated
     return running
 
 
-def newest_of(impl, lengths):
-    running = lined_up(lengths)
+def newest_of(impl, lengths, names="ABCDEFGH"):
+    running = lined_up(lengths, names)
     names = [request.request_id for request in running]
     got = impl.choose_victim(running)
     told = f"running, the oldest first: {', '.join(names)}: choose_victim(running)"
@@ -218,3 +218,9 @@ def test_many_requests_by_swap(impl):
         lengths, num_blocks, block_size = workload(seed)
         host = num_blocks if seed % 2 else num_blocks // 3 + 1
         must_serve(impl, lengths, num_blocks, block_size=block_size, num_host_blocks=host, prefix_caching=seed % 4 < 2)
+
+
+def test_names_say_nothing_of_age(impl):
+    """Users choose them as they like."""
+    for names in ("9 10 11".split(), "CAB", "BAC", "ACB"):
+        newest_of(impl, [(5, 2)] * 3, names)
