@@ -222,5 +222,5 @@ def test_many_requests_by_swap(impl):
 
 def test_names_say_nothing_of_age(impl):
     """Users choose them as they like."""
-    for names in ("9 10 11".split(), "CAB", "BAC", "ACB"):
+    for names in (["9", "10", "11"], "CAB", "BAC", "ACB"):
         newest_of(impl, [(5, 2)] * 3, names)
