@@ -194,6 +194,7 @@ def test_recompute_and_swap_for_one_sequence():
         swap_study.bandwidth_for(1.2, 512, block_size=1)
 
 
+@pytest.mark.slow
 def test_recompute_and_swap_in_whole_runs():
     small = {"num_slots": 1024, "num_requests": 6, "rate_per_s": 4.0, "seed": 3}
     by_recompute = [swap_study.pressure("recompute", size, **small) for size in (1, 16)]
@@ -234,6 +235,7 @@ def test_the_fit_is_never_negative_and_finds_a_machine_without_weights():
         fit_costs.fit([(1, 1, 1, 1.0)] * 4)
 
 
+@pytest.mark.slow
 def test_the_command_measures_fits_and_prints(monkeypatch, capsys):
     monkeypatch.setattr(fit_costs, "CELLS", fit_costs.CELLS[3:5] + fit_costs.CELLS[9:12] + fit_costs.CELLS[14:15])
     cost_model.main(["--runs", "1", "--json"])
