@@ -155,6 +155,7 @@ def test_dense_gives_the_tokens_of_the_paged_engine(capsys):
         assert logprobs[0] == pytest.approx(logprobs[1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_another_memory_gives_the_same_answers(capsys):
     """That all of them do is tested in test_memories.py."""
     prompts, args = ["HAMLET:\n", "O"], [*GREEDY, *PROMPT, "--prompt", "O", "--max-tokens", "9", "--json"]
@@ -164,6 +165,7 @@ def test_another_memory_gives_the_same_answers(capsys):
     assert [json.loads(line)["token_ids"] for line in out.splitlines()] == [each["token_ids"] for each in expected]
 
 
+@pytest.mark.slow
 def test_prompts_that_begin_alike(capsys):
     """The third finds what the first computed, and has the answers of an engine that computes everything."""
     alike, other = "What say you, " * 9, "To be, or not to be, " * 9

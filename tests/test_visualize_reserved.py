@@ -125,7 +125,7 @@ def test_the_frames_of_the_story_are_the_engines_state(shipped, ink):
             assert free == sorted(state["free_order"]) and (free or " none" in shown)
 
 
-@pytest.mark.parametrize("name", some_slow([*POLICIES, "hostile", "large"], ["max", "oracle", "hostile"]))
+@pytest.mark.parametrize("name", some_slow([*POLICIES, "hostile", "large"], ["max", "oracle", "hostile", "large"]))
 def test_frames_fit_exactly(name):
     arrivals = tuple(Arrival(i, f"[b]\n{i}日", HOSTILE[:9], 9) for i in range(5))
     hostile = Scenario("", HOSTILE, arrivals, small("pow2").settings)
@@ -170,6 +170,7 @@ def test_the_memory_line_has_room_for_all_numbers(shipped, told):
         assert abs(bar.plain.count("□") - share * (width - 8)) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ink", [UNICODE, ASCII], ids=["unicode", "ascii"])
 def test_the_map_shows_groups_in_which_nothing_is_written(ink):
     for num_blocks, (width, height) in product((300, 2000), ((60, 15), (80, 24))):
@@ -257,6 +258,7 @@ def recorded(path, scenario):
         return drawn(Recorded(Run(scenario, SmallModel(**scenario.settings)), file))
 
 
+@pytest.mark.slow
 def test_a_replay_draws_what_the_live_run_drew(tmp_path):
     for policy in POLICIES:
         live = recorded(tmp_path / policy, small(policy))

@@ -210,6 +210,7 @@ def test_a_swapped_one_in_focus_says_where_its_k_and_v_are():
             assert ("its K and V are in the host pool" in text) == seq.is_swapped
 
 
+@pytest.mark.slow
 def test_a_replay_draws_what_the_live_run_drew(tmp_path):
     for number, scenario in enumerate(SCENARIOS):
         path = tmp_path / f"{number}.jsonl"
