@@ -4,6 +4,7 @@ later."""
 import math
 import operator
 
+PREEMPTION = ("recompute", "swap")  # what becomes of the blocks of who must yield
 MAX_SLOTS = 2**20  # of an LLM's pool: 2 GiB of K and V for the tiny model in float32
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from minipaged import cli
-from minipaged.arguments import MAX_SLOTS, whole
+from minipaged.arguments import MAX_SLOTS, PREEMPTION, whole
 from minipaged.commandline import Parser, number
 from minipaged.memory.contiguous import POLICIES
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
@@ -101,7 +101,7 @@ def add_generate(parser):
     engine.add_argument("--memory", choices=MEMORIES, **unset, help=MEMORIES_TELL)
     engine.add_argument("--no-prefix-caching", action="store_const", const=False, dest="enable_prefix_caching",
                         help="compute every prompt from its start, however an earlier one began", **unset)  # fmt: skip
-    engine.add_argument("--preemption", choices=("recompute", "swap"), **unset,
+    engine.add_argument("--preemption", choices=PREEMPTION, **unset,
                         help="what becomes of the blocks of who must yield (default recompute)")  # fmt: skip
     engine.add_argument("--swap-blocks", type=an_int, metavar="N", **unset,
                         help="blocks in the host pool, for --preemption swap (default 0)")  # fmt: skip

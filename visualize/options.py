@@ -68,9 +68,7 @@ def parse_args(argv):
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
     what.add_argument("--memory", choices=MEMORIES, help=MEMORIES_TELL)
     what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
-    what.add_argument(
-        "--preemption", choices=("recompute", "swap"), help="what becomes of the blocks of who must yield"
-    )
+    what.add_argument("--preemption", choices=arguments.PREEMPTION, help="what becomes of the blocks of who must yield")
     what.add_argument(
         "--swap-blocks", type=number(int, "a whole number"), metavar="N", help="blocks in the host pool, to swap to"
     )

@@ -10,7 +10,7 @@ memory that never runs out (ample.py), lesson 09 what is done when it does (pree
 import math
 import time
 
-from minipaged.arguments import watermark_of, whole
+from minipaged.arguments import PREEMPTION, watermark_of, whole
 from minipaged.events import Admitted, Arrived, KeptWaiting, Preempted, Refused, Scheduled
 from minipaged.serving import preemption as own_rules
 from minipaged.serving.group import (
@@ -28,8 +28,6 @@ from minipaged.serving.group import (
 from minipaged.serving.ledger import Ledger
 from minipaged.serving.plan import Plan, new_row
 from minipaged.serving.sequence import Status
-
-PREEMPTION = ("recompute", "swap")
 
 
 class Scheduler(Ledger):
