@@ -188,5 +188,5 @@ class ContiguousMemory(BlockMemory):
 
 
 def runs_of(memory):
-    """Sequence -> the blocks of its run. None in a paged memory, where no block waits for anybody."""
+    """Sequence -> the blocks of its run. Empty for a paged memory, where no block waits for anybody."""
     return memory.runs() if isinstance(memory, ContiguousMemory) else {}

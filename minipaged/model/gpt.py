@@ -31,9 +31,8 @@ class GPT:
         self.config, self.weights, self.attention = config, weights, attention
         self.scale = config.head_dim**-0.5
         dtype, self.device = weights.embedding.dtype, weights.embedding.device
-        self.eps = torch.tensor(
-            config.rms_norm_eps, dtype=dtype, device=self.device
-        )  # addcmul takes no number in its place
+        # A tensor, because addcmul takes no number in its place.
+        self.eps = torch.tensor(config.rms_norm_eps, dtype=dtype, device=self.device)
         frequency = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
         angle = torch.outer(torch.arange(config.max_model_len, dtype=torch.float64), frequency).unsqueeze(1)
         rotation = torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))
