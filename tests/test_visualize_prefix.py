@@ -86,6 +86,7 @@ def facts(snapshots, *kinds):
     return [event.fact for snapshot in snapshots for event in snapshot.events if event.kind in kinds]
 
 
+@pytest.mark.slow
 def test_every_number_on_the_screen_is_the_engines(told):
     before = None
     for snapshot, state in told:
@@ -121,7 +122,7 @@ def test_frames_fit_exactly(name):
 
 
 @pytest.mark.parametrize("ink", [UNICODE, ASCII], ids=["unicode", "ascii"])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", some_slow(SIZES, SIZES[1:]), ids=lambda size: f"{size[0]}x{size[1]}")
 def test_cached_is_told_without_colour(questions, size, ink):
     """In the cells, also tiny ones, in the memory line and in the free queue."""
     for (before, _), (snapshot, state) in [*pairwise(questions), *pairwise(story(QUESTIONS, num_blocks=28))]:
@@ -286,6 +287,7 @@ def test_the_memory_line_has_room_for_all_numbers(questions):
         assert abs(bar.plain.count("≡") - share * (width - 8)) <= 1
 
 
+@pytest.mark.slow
 def test_a_replay_draws_what_the_live_run_drew(tmp_path):
     for number, scenario in enumerate(SCENARIOS):
         live = recorded(tmp_path / f"{number}.jsonl", scenario)

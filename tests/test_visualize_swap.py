@@ -64,6 +64,7 @@ def facts(told, *kinds):
     return [event for snapshot, _ in told for event in snapshot.events if event.kind in kinds]
 
 
+@pytest.mark.slow
 def test_every_number_on_the_screen_is_the_engines(told):
     assert facts(told, "SwappedOut") and facts(told, "SwappedIn")
     before = None
