@@ -119,12 +119,18 @@ class PagedMemory(Swapping, BlockMemory):
         pool has too few free blocks, with nothing changed. Raises ValueError, with nothing changed, for a sequence that
         isn't here or is named twice, and for less than 1 token.
         """
-        if len(requests) == 1:  # nearly every call: one token more, in a last block with room for it and no other owner
+        if len(requests) == 1:  # nearly every call: one token more for one sequence, and no copy
             [(seq_id, num_new_tokens)] = requests
             table = self._tables.get(seq_id)
-            has_room = num_new_tokens == 1 and table and table.num_tokens % self.block_size
-            if has_room and not (self._has_forked and self.allocator.ref_count(table.blocks[-1]) > 1):
-                table.num_tokens += 1
+            if num_new_tokens == 1 and table:
+                num_tokens = table.num_tokens
+                if not num_tokens % self.block_size:  # its last block is full
+                    if not self.allocator.num_free:
+                        return None
+                    self._append(seq_id, table, self.allocator.allocate())
+                elif self._has_forked and self.allocator.ref_count(table.blocks[-1]) > 1:
+                    return self._grow(requests)
+                table.num_tokens = num_tokens + 1
                 return []
         return self._grow(requests)
 
@@ -173,12 +179,12 @@ class PagedMemory(Swapping, BlockMemory):
         slots (the memory and the scheduler then disagree), and for too few token_ids to tell what a block holds.
         """
         table = self._tables.get(seq_id) or self.table(seq_id)
-        num_slots = table.num_tokens
-        if num_computed_tokens != num_slots:
-            raise ValueError(f"sequence {seq_id!r}: {num_computed_tokens} tokens computed, but {num_slots} have slots")
+        if num_computed_tokens != table.num_tokens:
+            told = f"{num_computed_tokens} tokens computed, but {table.num_tokens} have slots"
+            raise ValueError(f"sequence {seq_id!r}: {told}")
         if self.prefix_cache is not None:
             num_hashed = self._num_hashed[seq_id]
-            if num_slots - num_hashed >= self.block_size:
+            if num_computed_tokens - num_hashed >= self.block_size:
                 parts = self.prefix_cache, self._block_hashes
                 self._num_hashed[seq_id] = remember_full(*parts, table, token_ids, num_hashed)
 

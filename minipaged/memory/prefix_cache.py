@@ -8,6 +8,7 @@ same hash only if they have the same past. Nothing here knows whether a block is
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
 
@@ -27,10 +28,16 @@ def block_hashes(token_ids, block_size, parent=ROOT):
 
 def chain(token_ids, block_size, parent=ROOT):
     """As block_hashes, but one at a time, for whoever may stop early."""
-    pack = Struct(f"<{block_size}q").pack  # q: 8 bytes, so that no token id is cut and meets another one
+    pack = packer(block_size)
     for stop in range(block_size, len(token_ids) + 1, block_size):
         parent = sha256(parent + pack(*token_ids[stop - block_size : stop])).digest()
         yield parent
+
+
+@lru_cache
+def packer(block_size):
+    """So many token ids -> bytes. q is 8 of them, so that no token id is cut and meets another one."""
+    return Struct(f"<{block_size}q").pack
 
 
 class PrefixCache:

@@ -46,10 +46,11 @@ class AskingScheduler(Scheduler):
             if asked.request.status is not Status.RUNNING and not self._admit(plan, asked.request, budget):
                 break
             # An earlier row may have evicted what this one would have hit: then these tokens are the ones before.
-            budget -= num_tokens - self._grant(plan, asked.request, num_tokens)
+            _, left = self._grant(plan, [asked.request], num_tokens)
+            budget -= num_tokens - left
         else:
             while self.waiting and self._admit(plan, self.waiting[0], budget):  # it says why the head waits
-                budget = self._grant(plan, self.running[-1], budget)
+                _, budget = self._grant(plan, self.running[-1:], budget)
         plan.handed_out, plan.released = self.memory.take_moved()
         return plan
 
