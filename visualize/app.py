@@ -27,7 +27,7 @@ from visualize.view import MIN_HEIGHT, MIN_WIDTH
 FRAME_SECONDS = 0.1  # no more than 10 frames a second
 LOOK_SECONDS = 0.25  # how often to look whether the terminal has another size
 
-LOADING = "loading the model"
+LOADING = "loading"
 
 
 def footer(player, ink, has_keys=True):

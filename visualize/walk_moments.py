@@ -6,7 +6,7 @@ reference.attention_steps has after each block, if a block is as large as a tile
 
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import reduce
 from itertools import groupby
 
@@ -14,6 +14,7 @@ import torch
 
 from minipaged.attention.reference import attention_steps
 from minipaged.attention.states import merge_states
+from visualize.walk_kernel import Kernel
 from visualize.walk_sizes import HEAD_DIM, Sizes
 from visualize.walk_why import sentences
 
@@ -79,7 +80,7 @@ class Moment:
     written: tuple = ()
     merged: tuple = ()
     outputs: tuple = ()  # of the end: [num_heads] State
-    kernel: "object | None" = None  # of the end: walk_kernel.Kernel
+    kernel: Kernel | None = None  # of the end
 
     sequences = ()  # none, in a player's eyes: no requests come and go here
 
@@ -202,7 +203,3 @@ def merge(head, parts):
     total = math.exp(float(lse) - highest) if math.isfinite(highest) else 0.0
     shares = [math.exp(part.log_sum_exp - float(lse)) if part.running_sum else 0.0 for part in parts]
     return Merge(head, tuple(parts), tuple(shares), State(highest, total, tuple(out.tolist())))
-
-
-def renumbered(moment, step):
-    return replace(moment, step=step)

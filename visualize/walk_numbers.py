@@ -7,7 +7,8 @@ import math
 
 from visualize.lines import fit, line
 from visualize.walk_pool import NOW, window
-from visualize.words import span, these
+from visualize.walk_why import heads_in_words
+from visualize.words import count, span
 
 MOST_BARS = 12  # tiles of a program that are shown one by one
 
@@ -44,16 +45,21 @@ def draw_row(moment, kv_head, width, more, ink):
     """The programs of one KV head."""
     sizes = moment.sizes
     now = moment.program[1] if moment.program and moment.program[0] == kv_head else None
+    head = f"KV head {kv_head:<3}"
     parts = [draw_program(moment, kv_head, split, ink) for split in range(sizes.num_splits)]
-    head, cell = f"KV head {kv_head:<3}", max(part.cell_len for part in parts)
-    room = max(1, (width - len(head) - len(more) - len(" +99 splits")) // (cell + 1))
-    if len(parts) * (cell + 1) <= width - len(head) - len(more):
-        room = len(parts)
-    first = window(len(parts), room, [now or 0])
-    shown = parts[first : first + room]
-    hidden = f" +{len(parts) - len(shown)} splits" if len(shown) < len(parts) else ""
-    spaced = [part for each in shown for part in (" ", fit(each, cell, ink))][1:]
-    return fit(line((head, "bold" if now is not None else ""), *spaced, (hidden + more, "dim")), width, ink)
+    room = width - len(head) - len(more)
+    first = 0
+    while now and first < now and sum(part.cell_len for part in parts[first : now + 1]) + len(parts) > room - 11:
+        first += 1
+    shown = []
+    for part in parts[first:]:
+        left = len(parts) - len(shown) - 1  # that would not be shown
+        if sum(each.cell_len for each in (*shown, part)) + len(f" +{left} splits") * bool(left) > room:
+            break
+        shown.append(part)
+    left = len(parts) - len(shown)
+    hidden = f" +{count(left, 'split')}" if left else ""
+    return fit(line((head, "bold" if now is not None else ""), *shown, (hidden + more, "dim")), width, ink)
 
 
 def draw_program(moment, kv_head, split, ink):
@@ -81,19 +87,22 @@ def title_of_numbers(moment):
         return "Output"
     if moment.kind == "merge":
         return f"The merge of head {moment.merged[-1].head}: two numbers and an output from each split"
-    heads = these(moment.sizes.heads_of(moment.program[0]), "head")
+    heads = heads_in_words(moment.sizes.heads_of(moment.program[0]))
     return f"What program (0, {moment.program[0]}, {moment.program[1]}) has summed for {heads}"
 
 
 def draw_numbers(moment, width, height, ink):
     """What the numbers are now, a line for each query head, or for each split."""
     rows = list(ROWS[moment.kind](moment, ink))
-    lines = []
-    for candidates in rows[:height] if len(rows) <= height else rows[: height - 1]:
-        lines.append(fit(next((each for each in candidates if each.cell_len <= width), candidates[-1]), width, ink))
-    if len(rows) > height:
-        lines.append(fit(line((f"+{len(rows) - height + 1} more", "dim")), width, ink))
-    return lines
+    last = rows[-1:] if moment.kind == "merge" and len(rows) > height else []  # what the merge comes to is never hidden
+    shown = rows if len(rows) <= height else rows[: height - 1 - len(last)]
+    # All in as many words as fit, and all in the same.
+    fits = [max(each.cell_len for each in column) <= width for column in zip(*shown, *last)]
+    words = fits.index(True) if True in fits else -1
+    lines = [row[words] for row in shown]
+    hidden = len(rows) - len(shown) - len(last)
+    lines += [line((f"+{hidden} more", "dim"))] * bool(hidden) + [row[words] for row in last]
+    return [fit(each, width, ink) for each in lines]
 
 
 def plan(moment, ink):

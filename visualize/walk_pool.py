@@ -17,7 +17,7 @@ def draw_table(moment, width, ink):
     table = sizes.table[: sizes.num_blocks_read]
     cell = max(len(str(each)) for each in (*table, len(table), 0)) + 1
     head = "logical block  " if width >= 80 else "logical "
-    room = (width - len(head) - 2 - len(" +999")) // cell
+    room = (width - len(head) - 2 - len(" +999 more")) // cell
     first = window(len(table), room, read)
     shown = range(first, min(first + room, len(table)))
     rows = [line((head, "dim")), line(("physical block ".ljust(len(head)) if width >= 80 else "physical", "dim"))]

@@ -8,12 +8,12 @@ from visualize.player import Manner
 from visualize.view import MIN_HEIGHT, MIN_WIDTH
 from visualize.walk_help import pages
 from visualize.walk_kernel import compare
-from visualize.walk_moments import moments
+from visualize.walk_moments import moments, numbers_of
 from visualize.walk_sizes import Sizes
 from visualize.walk_view import title_of, view
 from visualize.walk_why import KINDS, LANDMARKS
 
-WALK = Manner(view, pages, LANDMARKS, KINDS, "the walk is at its end")
+WALK = Manner(view, pages, LANDMARKS, KINDS, "no tile is left")
 
 
 class WalkRun:
@@ -36,21 +36,33 @@ class WalkRun:
                 step += 1
 
 
-def walk(moment, num_splits=1, width=100, height=28, only_why=False, **sizes):
-    """One moment of a walk through the decode kernel. Returns a picture in a notebook, text elsewhere.
+def walk(
+    moment,
+    num_splits=1,
+    width=100,
+    height=28,
+    only_why=False,
+    *,
+    block_size=4,
+    seq_len=41,
+    tile_size=16,
+    heads=(4, 2),
+    table=None,
+    seed=0,
+):
+    """One moment of a walk through the decode kernel. Returns a Frame: a picture in a notebook, text elsewhere.
 
-    moment: counted from 0; a negative one from the end. width, height: in characters. only_why: the sentences get all
-    the room. sizes: as of walk_sizes.Sizes, such as block_size, seq_len, tile_size, heads, table. Raises ValueError for
-    a moment that isn't there, a size too small, and what the kernel doesn't take.
+    moment: counted from 0; a negative one from the end, and the last one compares with the kernel itself. width,
+    height: in characters, the height at most. only_why: the sentences get all the room. The others: as of
+    walk_sizes.Sizes. Raises ValueError for a moment that isn't there, a size too small, and what no kernel takes.
     """
     width, height = whole("width", width, least=MIN_WIDTH), whole("height", height, least=MIN_HEIGHT)
-    for name in sizes.keys() - Sizes.__dataclass_fields__.keys():
-        raise ValueError(f"{name}={sizes[name]!r}: must be one of {', '.join(Sizes.__dataclass_fields__)}")
-    everything = list(moments(Sizes(num_splits=num_splits, **sizes)))
-    number = whole("moment", moment, least=-len(everything), most=len(everything) - 1) % len(everything)
-    shown = everything[number]
+    sizes = Sizes(block_size, seq_len, tile_size, num_splits, heads, table, seed)
+    all_moments = list(moments(sizes))
+    number = whole("moment", moment, least=-len(all_moments), most=len(all_moments) - 1)
+    shown = all_moments[number]
     if shown.kind == "end":
-        *_, shown = moments(shown.sizes, compare)
-    looks = {"width": width, "height": height, "title": title_of(shown.sizes), "only_why": only_why}
-    alt = f"moment {number}: {'; '.join(event.why for event in shown.events)}."
+        shown = replace(shown, kernel=compare(numbers_of(sizes), sizes, shown.outputs))
+    looks = {"width": width, "height": height, "title": title_of(sizes), "only_why": only_why}
+    alt = f"{title_of(sizes)}, step {shown.step}: {'; '.join(event.why for event in shown.events)}."
     return Frame(lambda ink: view(shown, ink=ink, **looks), alt)

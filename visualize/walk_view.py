@@ -63,9 +63,10 @@ def draw_panels(moment, width, body, ink, height):
 
     bars = f"{ink.bar[0]} read {ink.bar[1]} now {ink.bar[2]} to come"
     panel("Programs (sequence, KV head, split)", bars, draw_programs(moment, width, 3 if not is_roomy else 4, ink))
+    has_table = is_roomy or moment.kind in ("start", "tile")
     panel("Block table" if height >= 24 else "", "in brackets: what this tile looks up" * bool(moment.tile),
-          draw_table(moment, width, ink))  # fmt: skip
-    numbers = draw_numbers(moment, width, 2 if not is_roomy else 4, ink)
+          draw_table(moment, width, ink) if has_table else [])  # fmt: skip
+    numbers = draw_numbers(moment, width, 4 if is_roomy or not has_table else 2, ink)
     tile = draw_tile(moment, width, ink) if moment.tile else []
     after = len(numbers) + is_roomy * (1 + (height >= SPACIOUS))
     spare = body - for_why - len(lines) - after - 1 - (height >= SPACIOUS)

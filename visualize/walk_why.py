@@ -44,7 +44,7 @@ def tile_read(moment):
     sizes, tile, (kv_head, split) = moment.sizes, moment.tile, moment.program
     own = sizes.split(split)
     if tile.positions.start == own.start:
-        heads = these(sizes.heads_of(kv_head), "query head")
+        heads = f"query {heads_in_words(sizes.heads_of(kv_head))}"
         reads = f"{positions(own)}, in {count(len(sizes.tiles_of(split)), 'tile')}"
         yield Told("Began", f"{name(moment.program)} begins: {heads}, {reads}", 2)
     logical, blocks = zip(*tile.entries)
@@ -146,6 +146,11 @@ def bound(difference):
 
 def name(program):
     return f"Program (0, {program[0]}, {program[1]})"
+
+
+def heads_in_words(which):
+    """head 4; heads 4 and 5; heads 4 to 7"""
+    return f"heads {span(which.start, len(which))}" if len(which) > 2 else these(which, "head")
 
 
 def positions(which):
