@@ -197,7 +197,7 @@ def states_of(step):
 
 def merge(head, parts):
     """One query head's parts made one by states.merge_states."""
-    states = [(torch.tensor(part.output).double(), torch.tensor(part.log_sum_exp).double()) for part in parts]
+    states = [[torch.tensor(each, dtype=torch.float64) for each in (part.output, part.log_sum_exp)] for part in parts]
     out, lse = reduce(lambda one, other: merge_states(*one, *other), states)
     highest = max(part.running_max for part in parts)
     total = math.exp(float(lse) - highest) if math.isfinite(highest) else 0.0

@@ -77,7 +77,8 @@ def draw_program(moment, kv_head, split, ink):
         here = ink.bar[1] * bool(is_now and moment.tile)
         bars = ink.bar[0] * done + here + ink.bar[2] * (len(tiles) - done - len(here)) or "no keys"
     left, right = "[]" if is_now else "  "
-    return line((f"{left}(0,{kv_head},{split}) {bars}{right}", NOW if is_now else ""))
+    now = NOW if is_now else ""
+    return line((f"{left}(0,{kv_head},{split})", now), f" {bars}", (right, now))
 
 
 def title_of_numbers(moment):

@@ -4,10 +4,10 @@ What is read now stands on colour, in brackets or behind a mark; what is masked 
 lines of exactly the width that it was given, and never more lines than it was given.
 """
 
-from visualize.ink import owner_style
+from visualize.ink import owner_colour, owner_style
 from visualize.lines import fit, line
 
-NOW = owner_style(0)
+NOW, NOW_SIGN = owner_style(0), owner_colour(0)  # the second for characters that are themselves an area
 MARK = ">"  # before a block that is read
 
 
@@ -51,13 +51,13 @@ def draw_tile(moment, width, ink):
     whole = [*tile.positions, *tile.masked]
     shown = whole if len(whole) * (cell + 1) + len(label) <= width else whole[:room]
 
-    def row(name, values):
+    def row(name, values, style=NOW):
         text = line((name.ljust(len(label)), "dim"))
         for i, position in enumerate(shown):
             begins = position % sizes.block_size == 0 and i
             text.append(ink.wall if begins else " " * bool(i), "dim")
             masked = position not in tile.positions
-            text.append((ink.masked if masked else values(position)).rjust(cell), "dim" if masked else NOW)
+            text.append((ink.masked if masked else values(position)).rjust(cell), "dim" if masked else style)
         text.append(f" +{len(whole) - len(shown)}" if len(shown) < len(whole) else "", "dim")
         return fit(text, width, ink)
 
@@ -74,7 +74,7 @@ def draw_tile(moment, width, ink):
         row("slot", lambda position: str(sizes.slot(position))),
     ]
     for head, values in zip(sizes.heads_of(moment.program[0]), tile.weights):
-        rows.append(row(f"weight, head {head}" if width >= 80 else f"weight {head}", weight(values)))
+        rows.append(row(f"weight, head {head}" if width >= 80 else f"weight {head}", weight(values), NOW_SIGN))
     return rows
 
 
@@ -123,7 +123,7 @@ def draw_block(moment, block, room, digits, ink):
         if position is None:
             sign, style = " ", ""
         elif is_read and position in tile.positions:
-            sign, style = (str(position) if room > 1 else ink.bar[0]), NOW if room > 1 else ""
+            sign, style = (str(position) if room > 1 else ink.bar[0]), NOW if room > 1 else NOW_SIGN
         elif is_read and position in tile.masked:
             sign, style = ink.masked, "bold"
         elif position < sizes.seq_len:

@@ -45,7 +45,7 @@ def view(
     body = height - len(lines) - len(below)
     panels = [] if only_why else draw_panels(moment, width, body, ink, height)
     lines += panels
-    lines += draw_why(moment, story, width, body - len(panels), ink)
+    lines += draw_why(moment, story, width, body - len(panels), ink, height >= SPACIOUS and not only_why)
     return Text("\n", no_wrap=True).join(lines + below)
 
 
@@ -88,12 +88,12 @@ def facts(sizes, width):
     return f"{cut}, {heads}" + (f", {sizes.num_splits} splits" if sizes.num_splits > 1 else ", unsplit")
 
 
-def draw_why(moment, story, width, height, ink):
+def draw_why(moment, story, width, height, ink, has_gap):
     """A heading, and the sentences; where room is short the weightiest stay, in their order."""
     drawn = [wrap(line(event.why + "."), width) for event in moment.events]
     before = wrap(line((story, "italic")), width) if story else []
     order = sorted(range(len(drawn)), key=lambda i: (moment.events[i].weight, i))
-    room, hidden = height - 1, 0
+    room, hidden = height - 1 - has_gap, 0
     if len(before) + sum(map(len, drawn)) > room:
         before = before[: max(0, room - max(map(len, drawn), default=0))] if moment.step == 0 else []
     while len(before) + sum(map(len, drawn)) > room - bool(hidden) and hidden < len(drawn) - 1:
@@ -106,5 +106,5 @@ def draw_why(moment, story, width, height, ink):
         rows = [*rows[: keep - 1], line(rows[keep - 1], ink.ellipsis)]
     if hidden and len(rows) < room:
         rows.append(line((f"+{hidden} more", "dim")))
-    top = heading("Why: what the program does now", line(), width, ink)
-    return filled([top, *(fit(each, width, ink) for each in rows)], width, height)
+    top = [line(" " * width)] * has_gap + [heading("Why: what the program does now", line(), width, ink)]
+    return filled([*top, *(fit(each, width, ink) for each in rows)], width, height)
