@@ -1,7 +1,6 @@
 """The walk through the decode kernel: what it reads is what the table says, what it sums is attention."""
 
 import itertools
-import json
 import math
 import random
 import sys
@@ -165,7 +164,7 @@ def test_the_kernel_gives_the_same(sizes):
     assert kernel.difference == float(difference) <= 1e-5
 
 
-def test_a_kernel_that_gives_something_else_is_found_out(monkeypatch):
+def test_a_kernel_that_gives_something_else_is_found_out():
     pytest.importorskip("torch")
     pytest.importorskip("triton")
     from visualize import walk_kernel
@@ -213,13 +212,6 @@ def test_only_what_is_read_has_numbers():
     for cache in (k_cache, v_cache):
         numbers = ~cache.flatten(0, 1).isnan().all(-1).all(-1)
         assert torch.nonzero(numbers).flatten().tolist() == sorted(used) and numbers.sum() < len(numbers)
-
-
-def test_json_has_no_infinities():
-    for moment in walked(Sizes(num_splits=3, seq_len=20)):
-        record = json.loads(moment.to_json(), parse_constant=pytest.fail)
-        assert record["step"] == moment.step and record["kind"] == moment.kind
-        assert record["why"] == [event.why for event in moment.events] and record["why"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def draw_table(moment, width, ink):
     """Two lines: the logical blocks, and the physical ones that the table names. Brackets: what the tile looks up."""
     sizes, read = moment.sizes, [logical for logical, _ in moment.tile.entries] if moment.tile else []
     table = sizes.table[: sizes.num_blocks_read]
-    cell = max(len(str(each)) for each in (*table, len(table), 0)) + 1
+    cell = max(len(str(each)) for each in (*table, len(table), 10)) + 1
     head = "logical block  " if width >= 80 else "logical "
     room = (width - len(head) - 2 - len(" +999 more")) // cell
     first = window(len(table), room, read)

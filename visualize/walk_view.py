@@ -5,6 +5,7 @@ It is pure, as view.py is: the same moment gives the same frame.
 
 from rich.text import Text
 
+from visualize.ink import UNICODE
 from visualize.lines import fit, heading, line, wrap
 from visualize.timeline import draw_timeline
 from visualize.view import MIN_HEIGHT, MIN_WIDTH, ROOMY, SPACIOUS, filled, too_small
@@ -26,7 +27,7 @@ def view(
     previous=None,
     width=100,
     height=28,
-    ink=None,
+    ink=UNICODE,
     title="",
     footer="",
     story="",

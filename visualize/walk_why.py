@@ -31,7 +31,10 @@ def started(moment):
     keys = count(sizes.seq_len, "key")
     where = "wherever the block table says" if sizes.seq_len else "so there is nothing to read"
     yield Told("Began", f"One query attends to {keys}, which lie in {blocks} of {sizes.block_size}, {where}", 3)
-    each = f"{count(len(sizes.programs), 'program')}: one for each of {count(sizes.num_kv_heads, 'KV head')}"
+    are = "is" if len(sizes.programs) == 1 else "are"
+    each = (
+        f"There {are} {count(len(sizes.programs), 'program')}: one for each of {count(sizes.num_kv_heads, 'KV head')}"
+    )
     if sizes.num_splits > 1:
         each += f" and each of {sizes.num_splits} splits, which share the tiles"
     served = "the query head that reads" if sizes.group == 1 else f"all {sizes.group} query heads that read"
