@@ -15,7 +15,7 @@ from visualize.walk_view import view
 from visualize.walk_why import KINDS, LANDMARKS
 
 X = UNICODE.masked
-SIZES = [(60, 15), (60, 19), (60, 20), (80, 24), (100, 28), (120, 36), (160, 50)]
+SIZES = [(60, 15), (60, 19), (60, 20), (60, 24), (80, 24), (100, 28), (120, 36), (160, 50)]
 CASES = [
     {},
     {"num_splits": 2},

@@ -47,16 +47,15 @@ def draw_row(moment, kv_head, width, more, ink):
     now = moment.program[1] if moment.program and moment.program[0] == kv_head else None
     head = f"KV head {kv_head:<3}"
     parts = [draw_program(moment, kv_head, split, ink) for split in range(sizes.num_splits)]
-    room = width - len(head) - len(more)
+    widths = [part.cell_len for part in parts]
+    room = width - len(head) - len(more) - (len(" +99 splits") if sum(widths) > width - len(head) - len(more) else 0)
     first = 0
-    while now and first < now and sum(part.cell_len for part in parts[first : now + 1]) + len(parts) > room - 11:
+    while sum(widths[first : (now or 0) + 1]) > room:  # the one that runs now is always shown
         first += 1
-    shown = []
-    for part in parts[first:]:
-        left = len(parts) - len(shown) - 1  # that would not be shown
-        if sum(each.cell_len for each in (*shown, part)) + len(f" +{left} splits") * bool(left) > room:
-            break
-        shown.append(part)
+    stop = first
+    while stop < len(parts) and sum(widths[first : stop + 1]) <= room:
+        stop += 1
+    shown = parts[first:stop]
     left = len(parts) - len(shown)
     hidden = f" +{count(left, 'split')}" if left else ""
     return fit(line((head, "bold" if now is not None else ""), *shown, (hidden + more, "dim")), width, ink)

@@ -13,6 +13,7 @@ from visualize.walk_numbers import draw_numbers, draw_programs, title_of_numbers
 from visualize.walk_pool import MARK, draw_pool, draw_table, draw_tile
 from visualize.words import count
 
+TITLED = 24  # lines, from which on each part has a heading
 # Each kind of landmark and its mark on the history line.
 MARKS = {"Began": "+", "Merged": "&", "Ended": "x"}
 
@@ -52,60 +53,66 @@ def view(
 
 def draw_panels(moment, width, body, ink, height):
     """All but the sentences: who reads, which entries, which slots, what the numbers become."""
-    is_roomy = height >= ROOMY
-    for_why = max(3, body // 4)
-    lines = [fit(line((facts(moment.sizes, width), "dim")), width, ink)] if is_roomy else []
-
-    def panel(title, remark, rows):
-        nonlocal lines
-        blank = [line(" " * width)] * (height >= SPACIOUS and len(lines) > 1)
-        above = [*blank, heading(title, line((remark, "dim")), width, ink)] if is_roomy and title else []
-        lines = lines + above + rows
-
-    bars = f"{ink.bar[0]} read {ink.bar[1]} now {ink.bar[2]} to come"
-    panel("Programs (sequence, KV head, split)", bars, draw_programs(moment, width, 3 if not is_roomy else 4, ink))
-    has_table = is_roomy or moment.kind in ("start", "tile")
-    panel("Block table" if height >= 24 else "", "in brackets: what this tile looks up" * bool(moment.tile),
-          draw_table(moment, width, ink) if has_table else [])  # fmt: skip
+    sizes, is_roomy, is_spacious = moment.sizes, height >= TITLED, height >= SPACIOUS
+    has_table = is_roomy or moment.kind in ("start", "tile")  # the others look nothing up
+    programs = draw_programs(moment, width, 4 if is_roomy else 3, ink)
+    table = draw_table(moment, width, ink) if has_table else []
     numbers = draw_numbers(moment, width, 4 if is_roomy or not has_table else 2, ink)
-    tile = draw_tile(moment, width, ink) if moment.tile else []
-    after = len(numbers) + is_roomy * (1 + (height >= SPACIOUS))
-    spare = body - for_why - len(lines) - after - 1 - (height >= SPACIOUS)
-    pool = draw_pool(moment, width, max(2, spare - is_roomy), ink)
-    if moment.tile and is_roomy and spare - len(pool) >= len(tile) + 1:
-        kv_head = moment.program[0]
-        panel(f"Tile {moment.tile.number}, as the program has it: K and V of KV head {kv_head}",
-              f"weight: exp(score - maximum)  {ink.masked} masked", tile)  # fmt: skip
-    signs = f"{MARK} read now  {ink.masked} masked  {ink.unwritten} empty"
-    panel(f"Physical KV cache: {count(moment.sizes.num_blocks, 'block')} of {moment.sizes.block_size}", signs, pool)
-    panel(title_of_numbers(moment), "", numbers)
+    above = is_roomy + is_spacious  # lines above each part
+    for_why = max(5, body // 4) + is_spacious
+    room = body - for_why - len(programs) - len(table) - len(numbers) - 3 * above - is_roomy
+    pool = draw_pool(moment, width, max(2, room - above), ink)
+    tile = draw_tile(moment, width, ink) if moment.tile and is_roomy else []
+    if len(pool) + len(tile) + 2 * above > room:
+        tile = []
+
+    parts = [
+        ("Programs (sequence, KV head, split)", f"{ink.bar[0]} read {ink.bar[1]} now {ink.bar[2]} to come", programs),
+        ("Block table", "in brackets: what this tile looks up" * bool(moment.tile), table),
+        (title_of_tile(moment), f"weight: exp(score - maximum)  {ink.masked} masked", tile),
+        (f"Physical KV cache: {count(sizes.num_blocks, 'block')} of {sizes.block_size}",
+         f"{MARK} read now  {ink.masked} masked  {ink.unwritten} empty", pool),
+        (title_of_numbers(moment), "", numbers),
+    ]  # fmt: skip
+    lines = [facts(sizes, width, ink)] if is_roomy else []
+    for title, remark, rows in parts:
+        if rows and is_roomy:
+            blank = [line(" " * width)] * (is_spacious and len(lines) > 1)
+            lines += [*blank, heading(title, line((remark, "dim")), width, ink)]
+        lines += rows
     return lines
 
 
-def facts(sizes, width):
-    """The sizes, in as many words as fit."""
-    heads = f"{count(sizes.num_heads, 'query head')} on {count(sizes.num_kv_heads, 'KV head')}"
+def title_of_tile(moment):
+    if not moment.tile:
+        return ""
+    return f"Tile {moment.tile.number}, as the program has it: K and V of KV head {moment.program[0]}"
+
+
+def facts(sizes, width, ink):
+    """The sizes on a line, in as many words as fit."""
     cut = f"{sizes.seq_len} keys, blocks of {sizes.block_size}, tiles of {sizes.tile_size}"
-    return f"{cut}, {heads}" + (f", {sizes.num_splits} splits" if sizes.num_splits > 1 else ", unsplit")
+    heads = f"{count(sizes.num_heads, 'query head')} on {count(sizes.num_kv_heads, 'KV head')}"
+    splits = f"{sizes.num_splits} splits" if sizes.num_splits > 1 else "unsplit"
+    candidates = f"{cut}, {heads}, {splits}", f"{cut}, {sizes.num_heads} heads on {sizes.num_kv_heads}, {splits}"
+    return fit(line((next((each for each in candidates if len(each) <= width), candidates[-1]), "dim")), width, ink)
 
 
 def draw_why(moment, story, width, height, ink, has_gap):
     """A heading, and the sentences; where room is short the weightiest stay, in their order."""
     drawn = [wrap(line(event.why + "."), width) for event in moment.events]
-    before = wrap(line((story, "italic")), width) if story else []
+    told = wrap(line((story, "italic")), width) if story else []
     order = sorted(range(len(drawn)), key=lambda i: (moment.events[i].weight, i))
     room, hidden = height - 1 - has_gap, 0
-    if len(before) + sum(map(len, drawn)) > room:
-        before = before[: max(0, room - max(map(len, drawn), default=0))] if moment.step == 0 else []
-    while len(before) + sum(map(len, drawn)) > room - bool(hidden) and hidden < len(drawn) - 1:
+    while len(told) + sum(map(len, drawn)) + bool(hidden) > room and hidden < len(drawn) - 1:
         drawn[order[hidden]] = []
         hidden += 1
     rows = [each for sentence in drawn for each in sentence]
-    rows = before + rows if moment.kind == "start" else rows + before
-    if len(rows) + bool(hidden) > room:
-        keep = max(room - bool(hidden), 1)
-        rows = [*rows[: keep - 1], line(rows[keep - 1], ink.ellipsis)]
-    if hidden and len(rows) < room:
+    rows = told + rows if moment.kind == "start" else rows + told
+    last = max(room - bool(hidden), 1)  # a line is kept to say what is hidden
+    if len(rows) > last:
+        rows = [*rows[: last - 1], line(rows[last - 1], ink.ellipsis)]
+    if hidden:
         rows.append(line((f"+{hidden} more", "dim")))
     top = [line(" " * width)] * has_gap + [heading("Why: what the program does now", line(), width, ink)]
     return filled([*top, *(fit(each, width, ink) for each in rows)], width, height)

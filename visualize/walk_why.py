@@ -37,7 +37,7 @@ def started(moment):
     )
     if sizes.num_splits > 1:
         each += f" and each of {sizes.num_splits} splits, which share the tiles"
-    served = "the query head that reads" if sizes.group == 1 else f"all {sizes.group} query heads that read"
+    served = "the query head that reads" if sizes.group == 1 else f"the {sizes.group} query heads that read"
     yield Told("Planned", f"{each}; each serves {served} its KV head, so K and V are loaded once", 2)
     tiles = f"A program reads {sizes.tile_size} positions at a time, a tile, and looks up each one's block in the table"
     yield Told("Planned", f"{tiles}: a tile has nothing to do with where blocks end", 1)
