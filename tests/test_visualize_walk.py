@@ -46,7 +46,7 @@ def moment_of(kind, number=0, **sizes):
 @pytest.mark.parametrize("case", some_slow(CASES, CASES[:2] + CASES[3:]), ids=str)
 def test_every_moment_in_every_size_is_exactly_that_size(case, ink):
     moments = walked(**case)
-    for moment in [*moments[:3], *moments[3:-3:5], *moments[-3:]]:
+    for moment in [*moments[:3], *moments[3 : -3 : len(moments) // 8 + 1], *moments[-3:]]:
         for width, height in SIZES:
             for looks in ({}, {"footer": "keys", "story": "A story. " * 20, "only_why": height % 2 == 1}):
                 text = frame(moment, width, height, ink, title="t" * 70, **looks)
@@ -114,6 +114,12 @@ def test_partial_states_and_their_merge():
 def test_the_end_of_a_long_merge_is_shown():
     text = frame(moment_of("merge", num_splits=64, seq_len=300), 60, 15)
     assert re.search(r"\+62 more *\n(merged ).*", text) and "split 0 " in text
+
+
+def test_what_runs_now_is_always_shown():
+    for size in SIZES:
+        assert "[(0,5,13) " in frame(moment_of("tile", 5 * 19 + 13, **CASES[6]), *size)
+        assert "[head 4 " in frame(moment_of("merge", 4, **CASES[6]), *size)
 
 
 def test_where_room_is_short_the_routine_goes_first():

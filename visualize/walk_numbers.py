@@ -18,47 +18,46 @@ def draw_programs(moment, width, height, ink):
     sizes = moment.sizes
     is_split = sizes.num_splits > 1
     room = max(1, height - is_split)
-    now = moment.program[0] if moment.program else 0
-    first = window(sizes.num_kv_heads, room, [now])
+    first = window(sizes.num_kv_heads, room, [moment.program[0] if moment.program else 0])
+    rows = range(sizes.num_kv_heads)[first : first + room]
     lines = []
-    for kv_head in range(first, min(first + room, sizes.num_kv_heads)):
-        hidden = sizes.num_kv_heads - room
-        more = f" +{hidden} more" if kv_head == min(first + room, sizes.num_kv_heads) - 1 and hidden > 0 else ""
-        lines.append(draw_row(moment, kv_head, width, more, ink))
-    if is_split:
-        done = len(moment.merged)
-        text = line(("merge      ", "bold" if moment.kind == "merge" else "dim"))
-        for head in range(sizes.num_heads):
-            is_now = moment.kind == "merge" and head == done - 1
-            sign = ink.bar[1] if is_now else ink.bar[0] if head < done else ink.bar[2]
-            left, right = "[]" if is_now else "  "
-            part = line((f"{left}head {head} {sign}{right}", NOW if is_now else ""))
-            if text.cell_len + part.cell_len + 9 * (head + 1 < sizes.num_heads) > width:
-                text.append(f" +{sizes.num_heads - head} more", "dim")
-                break
-            text.append_text(part)
-        lines.append(fit(text, width, ink))
-    return lines
+    for kv_head in rows:
+        now = moment.program[1] if moment.program and moment.program[0] == kv_head else None
+        parts = [draw_program(moment, kv_head, split, ink) for split in range(sizes.num_splits)]
+        is_last = kv_head == rows[-1] and len(rows) < sizes.num_kv_heads
+        more = f" +{sizes.num_kv_heads - len(rows)} more" if is_last else ""
+        head = line((f"KV head {kv_head:<3}", "" if now is None else "bold"))
+        lines.append(draw_row(head, parts, now or 0, "split", more, width, ink))
+    return lines + [draw_merge(moment, width, ink)] * is_split
 
 
-def draw_row(moment, kv_head, width, more, ink):
-    """The programs of one KV head."""
-    sizes = moment.sizes
-    now = moment.program[1] if moment.program and moment.program[0] == kv_head else None
-    head = f"KV head {kv_head:<3}"
-    parts = [draw_program(moment, kv_head, split, ink) for split in range(sizes.num_splits)]
-    widths = [part.cell_len for part in parts]
-    room = width - len(head) - len(more) - (len(" +99 splits") if sum(widths) > width - len(head) - len(more) else 0)
+def draw_row(head, parts, now, noun, more, width, ink):
+    """As many of these parts as fit, side by side; the one that runs now is always among them."""
+    widths, room = [part.cell_len for part in parts], width - head.cell_len - len(more)
+    if sum(widths) > room:
+        room -= len(f" +99 {noun}s")
     first = 0
-    while sum(widths[first : (now or 0) + 1]) > room:  # the one that runs now is always shown
+    while sum(widths[first : now + 1]) > room:
         first += 1
     stop = first
     while stop < len(parts) and sum(widths[first : stop + 1]) <= room:
         stop += 1
-    shown = parts[first:stop]
-    left = len(parts) - len(shown)
-    hidden = f" +{count(left, 'split')}" if left else ""
-    return fit(line((head, "bold" if now is not None else ""), *shown, (hidden + more, "dim")), width, ink)
+    left = len(parts) - (stop - first)
+    hidden = f" +{count(left, noun)}" if left else ""
+    return fit(line(head, *parts[first:stop], (hidden + more, "dim")), width, ink)
+
+
+def draw_merge(moment, width, ink):
+    """The programs of the merge, one for each query head."""
+    is_merge, done = moment.kind == "merge", len(moment.merged)
+    parts = []
+    for head in range(moment.sizes.num_heads):
+        is_now = is_merge and head == done - 1
+        sign = ink.bar[1] if is_now else ink.bar[0] if head < done else ink.bar[2]
+        left, right, style = ("[", "]", NOW) if is_now else (" ", " ", "")
+        parts.append(line((f"{left}head {head}", style), f" {sign}", (right, style)))
+    title = line(("merge      ", "bold" if is_merge else ""))
+    return draw_row(title, parts, done - 1 if is_merge else 0, "head", "", width, ink)
 
 
 def draw_program(moment, kv_head, split, ink):
@@ -86,7 +85,7 @@ def title_of_numbers(moment):
     if moment.kind == "end":
         return "Output"
     if moment.kind == "merge":
-        return f"The merge of head {moment.merged[-1].head}: two numbers and an output from each split"
+        return f"The merge of head {moment.merged[-1].head}: each split's state"
     heads = heads_in_words(moment.sizes.heads_of(moment.program[0]))
     return f"What program (0, {moment.program[0]}, {moment.program[1]}) has summed for {heads}"
 
