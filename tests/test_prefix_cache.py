@@ -117,6 +117,7 @@ def test_b1_to_b5_a_common_prefix_is_stored_once_and_eaten_from_its_end():
     assert memory.table("r0").blocks == [0, 1, 2, 3]
     hashes = [memory.prefix_cache.hash_of(block) for block in range(4)]
     assert hashes == [*block_hashes(COMMON, 16), None]
+    assert [memory.allocator.ref_count(block) for block in range(4)] == [1, 1, 1, 1]
     assert memory.allocator.num_free == 6
 
     assert admit(memory, "r1", COMMON + [4] * 5) == 48  # B2
@@ -159,12 +160,13 @@ def test_b9_a_block_that_is_not_full_is_never_hit_and_a_reused_one_is_forgotten(
 def test_b10_a_block_can_be_hit_once_its_last_slot_is_written():
     memory, tokens = PagedMemory(10, 4), [1, 2, 3, 4, 5, 6]
     admit(memory, "A", tokens)
-    for token, num_hit, num_blocks in ((7, 4, 2), (8, 8, 2), (9, 8, 3)):
-        assert memory.lookup(list(range(1, 10))) == 4 or token == 9
+    assert (memory.prefix_cache.longest_hit(list(range(1, 10))), memory.table("A").blocks) == ([0], [0, 1])
+    for token, hit, table in ((7, [0], [0, 1]), (8, [0, 1], [0, 1]), (9, [0, 1], [0, 1, 2])):
         tokens.append(token)
         append(memory, "A", tokens)
-        assert memory.lookup(list(range(1, 10))) == num_hit
-        assert len(memory.table("A").blocks) == num_blocks
+        assert memory.prefix_cache.longest_hit(list(range(1, 10))) == hit
+        assert memory.lookup(list(range(1, 10))) == 4 * len(hit)
+        assert memory.table("A").blocks == table
 
 
 def test_what_is_not_written_yet_cannot_be_hit():
@@ -180,6 +182,7 @@ def test_b11_only_full_blocks_have_a_hash():
     memory = PagedMemory(10, 16)
     tokens = list(range(55))
     admit(memory, "A", tokens)
+    assert len(memory.table("A").blocks) == 4
     tokens += range(4)
     memory.grow([("A", 4)])
     memory.commit("A", tokens, 59)
