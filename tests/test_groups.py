@@ -214,6 +214,26 @@ def test_the_last_of_a_group_comes_back_only_with_room_for_its_own_tokens():
         assert (group.status is Status.RUNNING) == (num_taken < 2)
 
 
+def test_a_group_swapped_while_it_catches_up_comes_back_with_room_for_all_its_tokens():
+    """Two samples of 9 tokens need 1 block for the prompt and 4 each; 4 of these are stored. With fewer free it would
+    enter and get nothing."""
+    for num_free in range(8, 11):
+        made, drive, group = with_group(
+            16, 2, n=2, max_tokens=9, block_size=2, max_num_batched_tokens=4, num_host_blocks=9, max_num_seqs=2
+        )
+        while group.sequences[0].num_tokens < 9:
+            drive.step()
+        made.swaps = False
+        force_preemption(made)
+        assert [drive.step() for _ in range(2)] == [{"A.1": 2}, {"A.1": 3, "A.2": 1}]
+        made.swaps = True
+        assert len(force_preemption(made)) == 4
+        made.memory.allocator.allocate(16 - num_free)
+        plan = made.schedule()
+        assert [row.num_tokens for row in plan.rows] == ([3, 1] if num_free >= 9 else [])
+        assert group.status is (Status.RUNNING if num_free >= 9 else Status.SWAPPED)
+
+
 @pytest.mark.parametrize("own", [1, 2])
 def test_preempted_at_exactly_one_token_over_a_block(own):
     """Prompts of a full block, or of one less; each sample has its own token right behind it."""

@@ -148,6 +148,7 @@ def test_a_swapped_sequence_is_in_nobodys_way():
     holding(memory, "A", 5)
     memory.swap_out(["A"])
     assert memory.sequences() == [] and memory.usage().allocated_slots == 0
+    assert memory.reset_prefix_cache() is False  # the only table is A's, in the host pool
     holding(memory, "C", 3)
     wrong_calls = (
         lambda: memory.table("A"),
@@ -158,7 +159,6 @@ def test_a_swapped_sequence_is_in_nobodys_way():
     for wrong in wrong_calls:
         with pytest.raises(ValueError, match="'A'"):
             wrong()
-    assert memory.reset_prefix_cache() is False
     with pytest.raises(ValueError, match="'B'"):
         memory.swap_in(["B"])
     memory.release("A")
