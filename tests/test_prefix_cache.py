@@ -316,6 +316,17 @@ def test_a_fork_goes_on_in_the_chain_of_its_parent():
     assert len(memory.cached()) == 3
 
 
+def test_a_copys_destination_is_forgotten():
+    memory = PagedMemory(2, 4)
+    admit(memory, "A", [0, 1, 2, 3])
+    memory.release("A")
+    admit(memory, "B", [9, 9])
+    memory.fork("B", "C")
+    assert append(memory, "C", [9, 9, 9]) == [(1, 0)]
+    assert memory.lookup([0, 1, 2, 3, 4]) == 0 and memory.prefix_cache.hash_of(0) is None
+    assert memory.prefix_stats.evictions == 1
+
+
 def test_figure_9_of_the_paper_through_the_memory():
     """Every full block can be hit, so the losers' go behind the fresh ones: the next beams take 9 to 12."""
     memory = PagedMemory(16, 4)
