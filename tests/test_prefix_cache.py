@@ -235,6 +235,15 @@ def test_b19_reset():
     assert memory.lookup(list(range(9))) == 0
 
 
+def test_a_cleared_memory_has_no_hits():
+    """After a step that broke off: it may have promised a hit on blocks that were never written."""
+    memory = PagedMemory(4, 4)
+    admit(memory, "A", list(range(9)))
+    memory.clear()
+    check(memory)
+    assert memory.lookup(list(range(9))) == 0 and memory.cached() == []
+
+
 def everything(memory):
     hashes = [memory.prefix_cache.hash_of(block) for block in range(memory.num_blocks)]
     counts = [memory.allocator.ref_count(block) for block in range(memory.num_blocks)]
