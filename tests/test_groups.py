@@ -106,9 +106,25 @@ def test_who_ends_with_the_first_token_is_not_forked():
 
 
 def test_a_group_in_the_middle_of_its_prompt_is_one_sequence():
-    _made, drive, _ = with_group(30, 20, max_num_seqs=4, max_num_batched_tokens=8)
-    assert [drive.step() for _ in range(3)] == [{"A.1": 8}, {"A.1": 8}, {"A.1": 4}]
+    made, drive, _ = with_group(30, 20, max_num_seqs=4, max_num_batched_tokens=8)
+    chunks = [{"A.1": 8}, {"A.1": 8}, {"A.1": 4}]
+    assert [drive.step() for _ in range(3)] == chunks
     assert drive.step() == {f"A.{i}": 1 for i in (1, 2, 3, 4)}
+    force_preemption(made)
+    assert [drive.step() for _ in range(3)] == chunks  # also when it comes back: the others are forked at the end
+    assert drive.step() == {"A.1": 2, "A.2": 2, "A.3": 2, "A.4": 2}
+
+
+def test_a_group_that_comes_back_hits_its_prompt_and_nothing_behind_it():
+    """What A.1 generated is cached as well, but that is no beginning for A.2."""
+    made, drive, group = with_group(20, 4, n=2, max_tokens=9, block_size=2, prefix_caching=True)
+    while group.sequences[0].num_tokens < 9:
+        drive.step()
+    force_preemption(made)
+    assert made.memory.lookup(group.sequences[0].token_ids) == 8
+    assert [drive.step() for _ in range(2)] == [{"A.1": 2}, {"A.1": 5, "A.2": 5}]
+    drive.run()
+    assert [each.num_output_tokens for each in group.sequences] == [9, 9]
 
 
 def test_who_is_finished_gives_back_at_once_and_the_others_go_on():

@@ -94,7 +94,7 @@ def test_a_lookup_takes_the_copy_that_has_been_here_longest_and_forgetting_it_le
     for block in (5, 3, 8):
         cache.remember(block, name)
     cache.remember(5, name)  # again: it keeps its place
-    assert cache.longest_hit([1, 2, 0]) == [5]
+    assert cache.longest_hit([1, 2, 0]) == cache.longest_hit([1, 2, 0]) == [5]  # asking moves nothing
     cache.forget(5)
     assert cache.longest_hit([1, 2, 0]) == [3]
     cache.remember(3, block_hashes([7, 7], 2)[0])  # it holds something else now
@@ -104,6 +104,14 @@ def test_a_lookup_takes_the_copy_that_has_been_here_longest_and_forgetting_it_le
     assert cache.longest_hit([1, 2, 0]) == [] and cache.hash_of(8) is None
     cache.clear()
     assert cache.longest_hit([7, 7, 0]) == [] and cache.hash_of(3) is None
+
+
+def test_nothing_is_hit_behind_a_gap():
+    cache = PrefixCache(2)
+    for block, name in enumerate(block_hashes([1, 2, 3, 4, 5, 6], 2)):
+        cache.remember(block, name)
+    cache.forget(1)
+    assert cache.longest_hit([1, 2, 3, 4, 5, 6, 7]) == [0]
 
 
 # In the memory
