@@ -106,9 +106,25 @@ def test_who_ends_with_the_first_token_is_not_forked():
 
 
 def test_a_group_in_the_middle_of_its_prompt_is_one_sequence():
-    _made, drive, _ = with_group(30, 20, max_num_seqs=4, max_num_batched_tokens=8)
-    assert [drive.step() for _ in range(3)] == [{"A.1": 8}, {"A.1": 8}, {"A.1": 4}]
+    made, drive, _ = with_group(30, 20, max_num_seqs=4, max_num_batched_tokens=8)
+    chunks = [{"A.1": 8}, {"A.1": 8}, {"A.1": 4}]
+    assert [drive.step() for _ in range(3)] == chunks
     assert drive.step() == {f"A.{i}": 1 for i in (1, 2, 3, 4)}
+    force_preemption(made)
+    assert [drive.step() for _ in range(3)] == chunks  # also when it comes back: the others are forked at the end
+    assert drive.step() == {"A.1": 2, "A.2": 2, "A.3": 2, "A.4": 2}
+
+
+def test_a_group_that_comes_back_hits_its_prompt_and_nothing_behind_it():
+    """What A.1 generated is cached as well, but that is no beginning for A.2."""
+    made, drive, group = with_group(20, 4, n=2, max_tokens=9, block_size=2, prefix_caching=True)
+    while group.sequences[0].num_tokens < 9:
+        drive.step()
+    force_preemption(made)
+    assert made.memory.lookup(group.sequences[0].token_ids) == 8
+    assert [drive.step() for _ in range(2)] == [{"A.1": 2}, {"A.1": 5, "A.2": 5}]
+    drive.run()
+    assert [each.num_output_tokens for each in group.sequences] == [9, 9]
 
 
 def test_who_is_finished_gives_back_at_once_and_the_others_go_on():
@@ -212,6 +228,26 @@ def test_the_last_of_a_group_comes_back_only_with_room_for_its_own_tokens():
         made.memory.allocator.allocate(num_taken)
         made.schedule()
         assert (group.status is Status.RUNNING) == (num_taken < 2)
+
+
+def test_a_group_swapped_while_it_catches_up_comes_back_with_room_for_all_its_tokens():
+    """Two samples of 9 tokens need 1 block for the prompt and 4 each; 4 of these are stored. With fewer free it would
+    enter and get nothing."""
+    for num_free in range(8, 11):
+        made, drive, group = with_group(
+            16, 2, n=2, max_tokens=9, block_size=2, max_num_batched_tokens=4, num_host_blocks=9, max_num_seqs=2
+        )
+        while group.sequences[0].num_tokens < 9:
+            drive.step()
+        made.swaps = False
+        force_preemption(made)
+        assert [drive.step() for _ in range(2)] == [{"A.1": 2}, {"A.1": 3, "A.2": 1}]
+        made.swaps = True
+        assert len(force_preemption(made)) == 4
+        made.memory.allocator.allocate(16 - num_free)
+        plan = made.schedule()
+        assert [row.num_tokens for row in plan.rows] == ([3, 1] if num_free >= 9 else [])
+        assert group.status is (Status.RUNNING if num_free >= 9 else Status.SWAPPED)
 
 
 @pytest.mark.parametrize("own", [1, 2])

@@ -6,6 +6,8 @@ from collections import Counter
 import pytest
 from harness import Drive, request, scheduler
 
+from minipaged.memory.prefix_cache import block_hashes
+
 
 def random_drive(seed):
     """Yields a scheduler after every step of a random workload under pressure; where seed is odd, with prefix caching:
@@ -32,6 +34,21 @@ def test_p1_free_and_in_use_make_up_the_pool(seed):
         assert set(free).isdisjoint(owners)
         assert set(free) | set(owners) == set(range(memory.num_blocks))
         assert all(allocator.ref_count(block) == owners[block] for block in range(memory.num_blocks))
+
+
+@pytest.mark.parametrize("seed", range(1, 20, 2))
+def test_p3_what_is_found_by_a_hash_has_that_hash(seed):
+    """Looked up after every step: all texts that there ever were, of which some are lost by then."""
+    sequences, num_found, num_lost = {}, 0, 0
+    for made in random_drive(seed):
+        cache = made.memory.prefix_cache
+        sequences |= {each.name: each for one in (*made.running, *made.waiting) for each in one.sequences}
+        for sequence in sequences.values():
+            hashes = block_hashes(sequence.token_ids[:-1], made.memory.block_size)
+            hit = cache.longest_hit(sequence.token_ids)
+            assert [cache.hash_of(block) for block in hit] == hashes[: len(hit)]
+            num_found, num_lost = num_found + len(hit), num_lost + (len(hit) < len(hashes))
+    assert min(num_found, num_lost) >= 20
 
 
 @pytest.mark.parametrize("seed", range(10))

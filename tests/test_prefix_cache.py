@@ -94,7 +94,7 @@ def test_a_lookup_takes_the_copy_that_has_been_here_longest_and_forgetting_it_le
     for block in (5, 3, 8):
         cache.remember(block, name)
     cache.remember(5, name)  # again: it keeps its place
-    assert cache.longest_hit([1, 2, 0]) == [5]
+    assert cache.longest_hit([1, 2, 0]) == cache.longest_hit([1, 2, 0]) == [5]  # asking moves nothing
     cache.forget(5)
     assert cache.longest_hit([1, 2, 0]) == [3]
     cache.remember(3, block_hashes([7, 7], 2)[0])  # it holds something else now
@@ -104,6 +104,14 @@ def test_a_lookup_takes_the_copy_that_has_been_here_longest_and_forgetting_it_le
     assert cache.longest_hit([1, 2, 0]) == [] and cache.hash_of(8) is None
     cache.clear()
     assert cache.longest_hit([7, 7, 0]) == [] and cache.hash_of(3) is None
+
+
+def test_nothing_is_hit_behind_a_gap():
+    cache = PrefixCache(2)
+    for block, name in enumerate(block_hashes([1, 2, 3, 4, 5, 6], 2)):
+        cache.remember(block, name)
+    cache.forget(1)
+    assert cache.longest_hit([1, 2, 3, 4, 5, 6, 7]) == [0]
 
 
 # In the memory
@@ -117,6 +125,7 @@ def test_b1_to_b5_a_common_prefix_is_stored_once_and_eaten_from_its_end():
     assert memory.table("r0").blocks == [0, 1, 2, 3]
     hashes = [memory.prefix_cache.hash_of(block) for block in range(4)]
     assert hashes == [*block_hashes(COMMON, 16), None]
+    assert [memory.allocator.ref_count(block) for block in range(4)] == [1, 1, 1, 1]
     assert memory.allocator.num_free == 6
 
     assert admit(memory, "r1", COMMON + [4] * 5) == 48  # B2
@@ -159,12 +168,13 @@ def test_b9_a_block_that_is_not_full_is_never_hit_and_a_reused_one_is_forgotten(
 def test_b10_a_block_can_be_hit_once_its_last_slot_is_written():
     memory, tokens = PagedMemory(10, 4), [1, 2, 3, 4, 5, 6]
     admit(memory, "A", tokens)
-    for token, num_hit, num_blocks in ((7, 4, 2), (8, 8, 2), (9, 8, 3)):
-        assert memory.lookup(list(range(1, 10))) == 4 or token == 9
+    assert (memory.prefix_cache.longest_hit(list(range(1, 10))), memory.table("A").blocks) == ([0], [0, 1])
+    for token, hit, table in ((7, [0], [0, 1]), (8, [0, 1], [0, 1]), (9, [0, 1], [0, 1, 2])):
         tokens.append(token)
         append(memory, "A", tokens)
-        assert memory.lookup(list(range(1, 10))) == num_hit
-        assert len(memory.table("A").blocks) == num_blocks
+        assert memory.prefix_cache.longest_hit(list(range(1, 10))) == hit
+        assert memory.lookup(list(range(1, 10))) == 4 * len(hit)
+        assert memory.table("A").blocks == table
 
 
 def test_what_is_not_written_yet_cannot_be_hit():
@@ -180,6 +190,7 @@ def test_b11_only_full_blocks_have_a_hash():
     memory = PagedMemory(10, 16)
     tokens = list(range(55))
     admit(memory, "A", tokens)
+    assert len(memory.table("A").blocks) == 4
     tokens += range(4)
     memory.grow([("A", 4)])
     memory.commit("A", tokens, 59)
@@ -230,6 +241,15 @@ def test_b19_reset():
     assert memory.allocator.free_order() == order
     assert all(memory.prefix_cache.hash_of(block) is None for block in range(6))
     assert memory.lookup(list(range(9))) == 0
+
+
+def test_a_cleared_memory_has_no_hits():
+    """After a step that broke off: it may have promised a hit on blocks that were never written."""
+    memory = PagedMemory(4, 4)
+    admit(memory, "A", list(range(9)))
+    memory.clear()
+    check(memory)
+    assert memory.lookup(list(range(9))) == 0 and memory.cached() == []
 
 
 def everything(memory):
@@ -311,6 +331,17 @@ def test_a_fork_goes_on_in_the_chain_of_its_parent():
     memory.release("B")
     check(memory)
     assert len(memory.cached()) == 3
+
+
+def test_a_copys_destination_is_forgotten():
+    memory = PagedMemory(2, 4)
+    admit(memory, "A", [0, 1, 2, 3])
+    memory.release("A")
+    admit(memory, "B", [9, 9])
+    memory.fork("B", "C")
+    assert append(memory, "C", [9, 9, 9]) == [(1, 0)]
+    assert memory.lookup([0, 1, 2, 3, 4]) == 0 and memory.prefix_cache.hash_of(0) is None
+    assert memory.prefix_stats.evictions == 1
 
 
 def test_figure_9_of_the_paper_through_the_memory():

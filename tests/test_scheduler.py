@@ -300,8 +300,30 @@ def test_e12_who_comes_back_hits_its_own_blocks():
     assert 0 < hit.num_tokens < num_tokens
     assert (row.start, row.num_tokens, row.total) == (hit.num_tokens, num_tokens - hit.num_tokens, num_tokens)
     assert b.timeline.num_recomputed_tokens == num_tokens - 1 - hit.num_tokens
+    assert b.num_cached_tokens == 0  # when it first came; what it finds now is its own work
     drive.run(limit=100)
     assert sequence.num_output_tokens == 26
+
+
+def test_what_this_very_step_computes_is_no_hit_yet():
+    made = scheduler(20, 4, prefix_caching=True)
+    for name in "AB":
+        made.add(request(name, 9, max_tokens=3))
+    drive = Drive(made)
+    assert drive.step() == {"A": 9, "B": 9}
+    made.add(request("C", 9, max_tokens=3))
+    assert drive.step() == {"A": 1, "B": 1, "C": 1}
+
+
+def test_cached_tokens_cost_no_budget():
+    """Three prompts of 17 tokens in a budget of 8: of two of them 16 are found, and so both enter at once."""
+    made = scheduler(20, 4, max_num_seqs=4, max_num_batched_tokens=8, prefix_caching=True)
+    made.add(request("A", 17, max_tokens=9))
+    drive = Drive(made)
+    assert [drive.step() for _ in range(3)] == [{"A": 8}, {"A": 8}, {"A": 1}]
+    for name in "BC":
+        made.add(request(name, 17, max_tokens=9))
+    assert drive.step() == {"A": 1, "B": 1, "C": 1}
 
 
 def test_a_watermark_keeps_blocks_free_for_those_that_run():

@@ -121,6 +121,18 @@ def test_full_blocks_can_be_hit_while_swapped_and_when_they_are_back():
     assert memory.lookup([*tokens, 1]) == 8
 
 
+def test_a_block_that_a_swap_comes_back_into_is_forgotten():
+    memory = PagedMemory(2, 4, num_host_blocks=1)
+    holding(memory, "A", 3)
+    memory.swap_out(["A"])
+    holding(memory, "B", 8)
+    memory.release("B")
+    assert memory.cached() == [1, 0]
+    assert memory.swap_in(["A"]) == [(0, 1)]
+    check(memory)
+    assert memory.lookup(list(range(9))) == 4 and memory.prefix_stats.evictions == 1
+
+
 @pytest.mark.parametrize(
     "num_tokens, num_forks, needed", [(3, 0, 1), (4, 0, 2), (7, 1, 3), (8, 1, 4), (9, 2, 5)], ids=str
 )
@@ -148,6 +160,7 @@ def test_a_swapped_sequence_is_in_nobodys_way():
     holding(memory, "A", 5)
     memory.swap_out(["A"])
     assert memory.sequences() == [] and memory.usage().allocated_slots == 0
+    assert memory.reset_prefix_cache() is False  # the only table is A's, in the host pool
     holding(memory, "C", 3)
     wrong_calls = (
         lambda: memory.table("A"),
@@ -158,7 +171,6 @@ def test_a_swapped_sequence_is_in_nobodys_way():
     for wrong in wrong_calls:
         with pytest.raises(ValueError, match="'A'"):
             wrong()
-    assert memory.reset_prefix_cache() is False
     with pytest.raises(ValueError, match="'B'"):
         memory.swap_in(["B"])
     memory.release("A")
