@@ -11,7 +11,7 @@ from ex06_cases import NAN, Case, attend, check
 from ex06_memory import WRAP, memory
 from ex06_states import Parts, check_merge, merge_by_hand
 
-TILE_EDGES = (1, 2, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65)
+TILE_EDGES = (1, 15, 16, 17, 31, 33, 64)
 
 
 def test_two_parts_by_hand(impl):
@@ -44,7 +44,9 @@ def test_an_empty_part_counts_nothing(impl):
 def test_empty_for_some_queries_only(impl):
     for number in (0.0, NAN):
         parts = Parts((4, 3), (2, 3)).forget(0, 1, number).forget(1, 2, number)
-        check_merge(impl, parts, f"For some queries a part is empty, its lse -inf and its out {number}: each has its own")
+        check_merge(
+            impl, parts, f"For some queries a part is empty, its lse -inf and its out {number}: each has its own"
+        )
 
 
 def test_two_empty_parts_are_empty(impl):
@@ -66,7 +68,7 @@ def test_one_part_far_above_the_other(impl):
 
 
 def test_three_keys_by_hand(impl):
-    for block_size in (4, 1, 2):
+    for block_size in (4, 1):
         case = Case([3], heads=(1, 1), block_size=block_size, scale=1.0)
         case.q[:], case.keys[0][:], case.values[0][:] = 1, 0, 0
         for position, (score, value) in enumerate(((0, 6), (math.log(2), 3), (math.log(3), 2))):
@@ -76,7 +78,7 @@ def test_three_keys_by_hand(impl):
 
 
 def test_scales(impl):
-    for scale in (0.01, 0.25, 3.0):
+    for scale in (0.01, 3.0):
         check(impl, Case([4], (1, 1), scale=scale), f"A score is {scale:g} * (q . k), with no other factor")
 
 
@@ -84,18 +86,18 @@ def test_query_heads_that_share_a_kv_head(impl):
     for heads in ((4, 4), (8, 2), (5, 1), (6, 2), (1, 1)):
         group = heads[0] // heads[1]
         why = f"Query head h reads KV head h // {group}: this program's KV head is kv_head, not one of `heads`"
-        check(impl, Case([7, 3], heads), why)
+        check(impl, Case([6], heads), why)
 
 
 def test_blocks_may_lie_anywhere(impl):
-    for blocks in permutations((0, 2, 5)):
+    for blocks in ((0, 2, 5), (5, 2, 0), (2, 0, 5)):
         why = "Logical block i is the physical block in the table's entry i, in whatever order the ids are"
         check(impl, Case([9], (2, 1), blocks=[blocks]), why)
 
 
 def test_each_sequence_has_its_own_table_and_length(impl):
     why = "Program (sequence, kv_head) reads this sequence's row of block_tables, which may be part of a wider tensor"
-    check(impl, Case([5, 9, 1, 12, 4]), why)
+    check(impl, Case([5, 9, 1]), why)
 
 
 @pytest.mark.parametrize("block_size", [4, 1, 3, 16])
@@ -109,68 +111,66 @@ def test_no_keys_give_zeros(impl):
 
 
 def test_head_dims(impl):
-    for head_dim in (16, 24, 40, 64, 80):
+    for head_dim in (16, 24, 64, 80):
         why = f"head_dim is {head_dim}: past it, up to PADDED_DIM, are other numbers, and NaN, that it must not read"
-        check(impl, Case([5], head_dim=head_dim, unread=NAN), why)
+        check(impl, Case([5], (2, 1), head_dim=head_dim, unread=NAN), why)
 
 
-@pytest.mark.parametrize("poison", ["k", "v", "kv"])
-def test_slots_past_the_end_are_not_read(impl, poison):
-    where = "past seq_len in the last block, and in all blocks that the table doesn't name"
-    for number in (NAN, math.inf):
-        for block_size in (4, 3, 16):
-            case = Case([1, 6, 17, 20, 33], (2, 1), block_size=block_size, unread=number, poison=poison)
-            name = " and ".join(f"{each}_cache" for each in poison)
-            check(impl, case, f"{name}: {number} {where}. It must be masked when it is loaded: 0 * {number} is NaN")
+@pytest.mark.parametrize("number", [NAN, math.inf])
+@pytest.mark.parametrize("poison", ["k", "v"])
+def test_slots_past_the_end_are_not_read(impl, poison, number):
+    for block_size, lengths in ((4, [6, 17]), (16, [1, 33])):
+        case = Case(lengths, (2, 1), block_size=block_size, unread=number, poison=poison)
+        which = (
+            f"{poison}_cache is {number} past seq_len in the last block, and in all blocks that the table doesn't name"
+        )
+        check(impl, case, f"{which}. It must be masked when it is loaded: 0 * {number} is NaN")
 
 
 def test_table_entries_past_the_end_are_not_looked_up(impl):
     for padding in (["far"], [-1], ["far", -1, 0]):
-        for block_size in (4, 1):
-            case = Case([1, 4, 5, 18, 32], (2, 1), block_size=block_size, unread=NAN, padding=padding)
-            why = "entries past ceil(seq_len / block_size) must be masked when the table is loaded, and never looked up"
-            check(impl, case, f"Past its end a table holds {case.padding}, which is no block: {why}")
+        case = Case([5, 18], (2, 1), unread=NAN, padding=padding)
+        why = "entries past ceil(seq_len / block_size) must be masked when the table is loaded, and never looked up"
+        check(impl, case, f"Past its end a table holds {case.padding}, which is no block: {why}")
 
 
 def test_later_tiles_have_larger_scores(impl):
     why = "Later keys have larger scores: what was summed so far, and the values, were relative to a smaller maximum"
-    for offsets in ((0, 1, 2), (-3, 0, 5), (0, 50, 100), (-9, -9, 9)):
+    for offsets in ((0, 1, 2), (0, 50, 100), (-9, -9, 9)):
         check(impl, Case([40], (2, 1), offsets=offsets), why)
-        check(impl, Case([200], (2, 1), block_size=16, offsets=offsets, every=70), why)
+    check(impl, Case([200], (2, 1), block_size=16, offsets=(-3, 0, 5), every=70), why)
 
 
 def test_earlier_tiles_have_larger_scores(impl):
     why = "Earlier keys have larger scores: what comes later is relative to the largest so far, and counts less"
-    for offsets in ((2, 1, 0), (0, 4, -2), (100, 50, 0), (9, -9, -9)):
+    for offsets in ((2, 1, 0), (0, 4, -2), (100, 50, 0)):
         check(impl, Case([40], (2, 1), offsets=offsets), why)
 
 
 def test_large_scores_do_not_overflow(impl):
-    for offsets in ((300,) * 3, (300, 0, 0), (0, 300, 2), (-300, 0, 300)):
+    for offsets in ((300,) * 3, (300, 0, 0), (-300, 0, 300)):
         why = "Scores reach 300, and exp(300) is inf in float32: take the largest score off first"
         check(impl, Case([40], (2, 1), offsets=offsets), why)
 
 
 def test_scores_far_below_zero(impl):
-    for offsets in ((-300,) * 3, (-300, -302, -298)):
-        why = "All scores are about -300, the largest too: what is masked must weigh nothing beside them"
-        check(impl, Case([5, 40], (2, 1), offsets=offsets), why)
-        case = Case([40], (2, 1), offsets=offsets)
-        case.q[:, 1, 0] = -1
-        check(impl, case.store(), "Scores are about -300 for one query head and 300 for the other: each has its own")
+    case = Case([5, 20], (2, 1), offsets=(-300, -302))
+    check(impl, case, "All scores are about -300, the largest too: what is masked must weigh nothing beside them")
+    case.q[:, 1, 0] = -1
+    check(impl, case.store(), "Scores are about -300 for one query head and 300 for the other: each has its own")
 
 
 def test_block_ids_as_large_as_in_a_large_pool(impl):
     if memory().reach < WRAP:
         pytest.skip("there is no room for 16 GB of addresses")
-    for block in (2**25, 2**25 + 5):
-        case = Case([4, 7], (2, 1), blocks=[[block + 1], [block, block + 2]], is_tight=True)
-        why = "A block has 64 numbers: an int32 id times that wraps around, so it must be widened to int64 before"
-        check(impl, case, f"Its keys lie in blocks {block} to {block + 2}. {why}")
+    block = 2**25
+    case = Case([4, 7], (2, 1), blocks=[[block + 1], [block, block + 2]], is_tight=True)
+    why = "A block has 64 numbers: an int32 id times that wraps around, so it must be widened to int64 before"
+    check(impl, case, f"Its keys lie in blocks {block} to {block + 2}. {why}")
 
 
 def test_one_call_does_not_depend_on_another(impl):
-    case, other = Case([10, 3]), Case([20], (8, 2), head_dim=24, block_size=16)
+    case, other = Case([10, 3]), Case([5], (8, 2), head_dim=24, block_size=16)
     first, _ = attend(impl, case)
     kept = first.clone()
     check(impl, other, "This is the second of three calls, with other arguments than the first")
@@ -180,12 +180,12 @@ def test_one_call_does_not_depend_on_another(impl):
 
 
 def test_decode_of_two_parts_merged(impl):
-    for cut in (1, 2, 4):
-        case = Case([17, 20], (4, 2), unread=NAN)
+    for cut in (1, 4):
+        case = Case([17, 20], (2, 1), unread=NAN)
         outs = []
         for part in (slice(0, cut), slice(cut, 5)):
             start, stop = 4 * part.start, 4 * part.stop
-            some = Case([min(stop, n) - start for n in case.seq_lens], (4, 2), blocks=[x[part] for x in case.blocks])
+            some = Case([min(stop, n) - start for n in case.seq_lens], (2, 1), blocks=[x[part] for x in case.blocks])
             some.q = case.q
             some.keys, some.values = ([x[start:stop] for x in each] for each in (case.keys, case.values))
             outs += attend(impl, some.store())
