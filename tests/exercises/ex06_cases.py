@@ -94,7 +94,8 @@ class Case:
 
     def __str__(self):
         num_seqs, num_heads, head_dim = self.q.shape
-        heads = f"{num_heads} query heads on {self.layouts[0].shape[1]} KV heads of {head_dim}"
+        pairs = (num_heads, "query head"), (self.layouts[0].shape[1], "KV head")
+        heads = " on ".join(f"{number} {noun}" + "s" * (number != 1) for number, noun in pairs) + f" of {head_dim}"
         lengths = ", ".join(map(str, self.seq_lens[:8])) + ", ..." * (num_seqs > 8)
         return f"decode({heads}, block_size {self.block_size}, seq_lens [{lengths}], scale {self.scale:g})"
 

@@ -73,7 +73,7 @@ def test_three_keys_by_hand(impl):
         case.q[:], case.keys[0][:], case.values[0][:] = 1, 0, 0
         for position, (score, value) in enumerate(((0, 6), (math.log(2), 3), (math.log(3), 2))):
             case.keys[0][position, 0, 0], case.values[0][position, 0, :] = score, value
-        why = "With scores 0, ln 2, ln 3 the weights are 1, 2, 3: (1 * 6 + 2 * 3 + 3 * 2) / (1 + 2 + 3) = 3"
+        why = "Only 3 keys count. Their scores are 0, ln 2, ln 3, so the weights are 1, 2, 3 of 6: (6 + 6 + 6) / 6 = 3"
         check(impl, case.store(), why)
 
 
@@ -100,6 +100,32 @@ def test_each_sequence_has_its_own_table_and_length(impl):
     check(impl, Case([5, 9, 1]), why)
 
 
+def test_later_tiles_have_larger_scores(impl):
+    why = "Later keys have larger scores: what was summed so far, and the values, were relative to a smaller maximum"
+    for offsets in ((0, 1, 2), (0, 50, 70), (-9, -9, 9)):
+        check(impl, Case([40], (2, 1), offsets=offsets), why)
+    check(impl, Case([200], (2, 1), block_size=16, offsets=(-3, 0, 5), every=70), why)
+
+
+def test_earlier_tiles_have_larger_scores(impl):
+    why = "Earlier keys have larger scores: what comes later is relative to the largest so far, and counts less"
+    for offsets in ((2, 1, 0), (0, 4, -2), (70, 50, 0)):
+        check(impl, Case([40], (2, 1), offsets=offsets), why)
+
+
+def test_large_scores_do_not_overflow(impl):
+    for offsets in ((300,) * 3, (300, 0, 0), (-300, 0, 300)):
+        why = "Scores reach 300, and exp(300) is inf in float32: take the largest score off first"
+        check(impl, Case([40], (2, 1), offsets=offsets), why)
+
+
+def test_scores_far_below_zero(impl):
+    case = Case([5, 20], (2, 1), offsets=(-300, -302))
+    check(impl, case, "All scores are about -300, the largest too: what is masked must weigh nothing beside them")
+    case.q[:, 1, 0] = -1
+    check(impl, case.store(), "Scores are about -300 for one query head and 300 for the other: each has its own")
+
+
 @pytest.mark.parametrize("block_size", [4, 1, 3, 16])
 def test_lengths_around_the_edges_of_tiles(impl, block_size):
     why = "It must see the keys at positions 0 to seq_len - 1, these and no others: the last tile is not always full"
@@ -107,13 +133,7 @@ def test_lengths_around_the_edges_of_tiles(impl, block_size):
 
 
 def test_no_keys_give_zeros(impl):
-    check(impl, Case([0, 5, 0], unread=NAN), "With no keys out is zeros: 0 / 0 is NaN")
-
-
-def test_head_dims(impl):
-    for head_dim in (16, 24, 64, 80):
-        why = f"head_dim is {head_dim}: past it, up to PADDED_DIM, are other numbers, and NaN, that it must not read"
-        check(impl, Case([5], (2, 1), head_dim=head_dim, unread=NAN), why)
+    check(impl, Case([0, 5, 0]), "With no keys out is zeros: 0 / 0 is NaN")
 
 
 @pytest.mark.parametrize("number", [NAN, math.inf])
@@ -134,30 +154,10 @@ def test_table_entries_past_the_end_are_not_looked_up(impl):
         check(impl, case, f"Past its end a table holds {case.padding}, which is no block: {why}")
 
 
-def test_later_tiles_have_larger_scores(impl):
-    why = "Later keys have larger scores: what was summed so far, and the values, were relative to a smaller maximum"
-    for offsets in ((0, 1, 2), (0, 50, 100), (-9, -9, 9)):
-        check(impl, Case([40], (2, 1), offsets=offsets), why)
-    check(impl, Case([200], (2, 1), block_size=16, offsets=(-3, 0, 5), every=70), why)
-
-
-def test_earlier_tiles_have_larger_scores(impl):
-    why = "Earlier keys have larger scores: what comes later is relative to the largest so far, and counts less"
-    for offsets in ((2, 1, 0), (0, 4, -2), (100, 50, 0)):
-        check(impl, Case([40], (2, 1), offsets=offsets), why)
-
-
-def test_large_scores_do_not_overflow(impl):
-    for offsets in ((300,) * 3, (300, 0, 0), (-300, 0, 300)):
-        why = "Scores reach 300, and exp(300) is inf in float32: take the largest score off first"
-        check(impl, Case([40], (2, 1), offsets=offsets), why)
-
-
-def test_scores_far_below_zero(impl):
-    case = Case([5, 20], (2, 1), offsets=(-300, -302))
-    check(impl, case, "All scores are about -300, the largest too: what is masked must weigh nothing beside them")
-    case.q[:, 1, 0] = -1
-    check(impl, case.store(), "Scores are about -300 for one query head and 300 for the other: each has its own")
+def test_head_dims(impl):
+    for head_dim in (16, 24, 64, 80):
+        why = f"head_dim is {head_dim}: past it, up to PADDED_DIM, are other numbers, and NaN, that it must not read"
+        check(impl, Case([5], (2, 1), head_dim=head_dim, unread=NAN), why)
 
 
 def test_block_ids_as_large_as_in_a_large_pool(impl):
