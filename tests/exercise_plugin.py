@@ -156,12 +156,12 @@ def words(error, path):
         return str(error).split("\nassert ")[0]  # without what pytest adds
     if isinstance(error, (WrongFile, TooSlow)):
         return str(error)
+    called = call(error, path)
     while type(error).__name__ == "InterpreterError" and error.__cause__:  # Triton's, around what a kernel raised
         error = error.__cause__
     where, what = place(error, [path]), f"{type(error).__name__}: {error}"
     if isinstance(error, NotImplementedError):
         what += " (this counts as TODO only with the message that came with the file)"
-    called = call(error, path)
     return ": ".join(part for part in (where, what) if part) + (f", in the call {called}" if called else "")
 
 

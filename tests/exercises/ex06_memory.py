@@ -1,8 +1,8 @@
 """For the checks of exercise 06: memory in which a kernel that reads a wrong place gets a number, and no crash.
 
-A kernel has bare addresses. One that looks up a block that isn't there reads far away from the cache, where there may be
-no memory, and then the whole process dies without a word. So all caches lie in the middle of 16 GB of address space. No
-page of it takes memory before it is written to.
+A kernel has bare addresses. One that looks up a block that isn't there reads far away from the cache, where there may
+be no memory, and then the whole process dies without a word. So all caches lie in the middle of 16 GB of address space.
+No page of it takes memory before it is written to.
 """
 
 import mmap

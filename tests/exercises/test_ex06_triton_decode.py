@@ -11,7 +11,7 @@ from ex06_cases import NAN, Case, attend, check
 from ex06_memory import WRAP, memory
 from ex06_states import Parts, check_merge, merge_by_hand
 
-TILE_EDGES = (1, 15, 16, 17, 31, 33, 64)
+TILE_EDGES = [1, 15, 16, 17, 31, 33, 64]
 
 
 def test_two_parts_by_hand(impl):
@@ -129,7 +129,8 @@ def test_scores_far_below_zero(impl):
 @pytest.mark.parametrize("block_size", [4, 1, 3, 16])
 def test_lengths_around_the_edges_of_tiles(impl, block_size):
     why = "It must see the keys at positions 0 to seq_len - 1, these and no others: the last tile is not always full"
-    check(impl, Case(TILE_EDGES, (2, 1), block_size=block_size), why)
+    lengths = TILE_EDGES if block_size > 1 else TILE_EDGES[:4] + [33]  # who reads one block at a time needs seconds
+    check(impl, Case(lengths, (2, 1), block_size=block_size), why)
 
 
 def test_no_keys_give_zeros(impl):

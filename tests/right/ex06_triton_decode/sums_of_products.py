@@ -1,4 +1,4 @@
-# Right: sums of products in the place of tl.dot, tiles of 32, and minus the largest finite number where nothing is seen.
+# Right: sums of products in the place of tl.dot, tiles of 32, and a finite number where nothing is seen.
 
 import torch
 
