@@ -20,7 +20,7 @@ from harness import some_slow
 
 from visualize.__main__ import main
 from visualize.keys import Keys
-from visualize.scenarios import SCENARIOS
+from visualize.scenarios import ALL
 from visualize.snapshot import SCHEMA
 
 fcntl = pytest.importorskip("fcntl", reason="Windows has no pseudo-terminals")
@@ -266,7 +266,7 @@ def test_no_color_and_ascii():
 
 def test_the_program_itself():
     with Terminal(REAL, size=(140, 40)) as terminal:
-        terminal.wait_for("loading the model")
+        terminal.wait_for("loading")
         terminal.wait_for(r"HAMLET:↵To be, or not to be:[\s\S]* playing ")
         terminal.press(" " * 12)
         terminal.wait_for(r"step 1[2-4] [\s\S]* paused ")
@@ -369,7 +369,7 @@ def test_a_bad_value_is_one_clear_line(args, said, capsys):
             "--scenario presure",
             "--scenario 'presure': must be one of growth, mixed, pressure, reservations, preemption-recompute, "
             "preemption-swap, chunked-prefill, parallel-sampling, "
-            "beam-search, shared-prefix, chat. "
+            "beam-search, shared-prefix, chat, kernel. "
             "Did you mean 'pressure'?",
         ),
         ("--memory max --mine", "--mine with --memory max: your parts build paged memory only"),
@@ -388,7 +388,7 @@ def test_what_cannot_be_had_is_one_clear_line(args, said, capsys):
 def test_scenarios_are_listed_and_can_be_watched(capsys):
     assert main(["--list"]) == 0
     names = re.findall(r"^([\w-]+) ", capsys.readouterr().out, flags=re.MULTILINE)
-    assert names == [*SCENARIOS]
+    assert names == [*ALL]
     for name in names:
         assert main(["--scenario", name, "--frames", "1", "--ascii"]) == 0
         out = capsys.readouterr().out

@@ -1,12 +1,17 @@
 """Watch minipaged at work: snapshots of an engine, drawn on a terminal. Nothing in minipaged imports this.
 
-`record`, `watch` and `show` are imported when they are first used, so that the program can take care of signals before
-anything else.
+`record`, `watch`, `show` and `walk` are imported when they are first used, so that the program can take care of signals
+before anything else.
 """
 
 from importlib import import_module
 
-_HOME = {"record": "visualize.recording", "show": "visualize.notebook", "watch": "visualize.notebook"}
+_HOME = {
+    "record": "visualize.recording",
+    "show": "visualize.notebook",
+    "walk": "visualize.walk_run",
+    "watch": "visualize.notebook",
+}
 __all__ = list(_HOME)
 
 

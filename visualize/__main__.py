@@ -24,7 +24,7 @@ def run(args, signals):
         from visualize import options, recording, scenarios
 
     if args.list:
-        for each in scenarios.SCENARIOS.values():
+        for each in scenarios.ALL.values():
             print(f"{each.name:<21} {each.title}")
         return 0
     replay = recording.Replay(args.replay) if args.replay is not None else None
@@ -34,6 +34,11 @@ def run(args, signals):
         def load():
             if replay:
                 return replay
+            if scenario.name == scenarios.KERNEL.name:
+                with signals.held():
+                    from visualize.walk_run import WalkRun  # imports torch: seconds
+
+                return WalkRun(scenario, args.seed or 0, **scenario.settings)
             with signals.held():
                 from minipaged.mine import Mine  # imports torch: seconds
                 from minipaged.serving.llm import LLM

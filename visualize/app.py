@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from visualize.help import help_pages
 from visualize.ink import UNICODE, safe
 from visualize.keys import Keys
 from visualize.lines import line
@@ -28,7 +27,7 @@ from visualize.view import MIN_HEIGHT, MIN_WIDTH
 FRAME_SECONDS = 0.1  # no more than 10 frames a second
 LOOK_SECONDS = 0.25  # how often to look whether the terminal has another size
 
-LOADING = "loading the model"
+LOADING = "loading"
 
 
 def footer(player, ink, has_keys=True):
@@ -36,7 +35,7 @@ def footer(player, ink, has_keys=True):
     if player.is_hurrying:
         return line((" going on ", "reverse"), f"  at step {player.snapshot.step:,}")
     if player.is_over:
-        state, words = (" finished ", "no request is left") if player.is_finished else (" stopped ", "no more to show")
+        state, words = (" finished ", player.manner.end) if player.is_finished else (" stopped ", "no more to show")
         keys = ("   ", ("b", "bold"), " back   ", ("?", "bold"), " help   ", ("q", "bold"), " quit")
         return line((state, "reverse"), f"  {words}", *(keys if has_keys else ()))
     state, other = (" playing ", "pause") if player.playing else (" paused ", "play")
@@ -98,7 +97,7 @@ def loop(console, ink, keys, live, load, leaves, options):
 
 def draw(player, width, height, ink, has_keys):
     if player.help_page and width >= MIN_WIDTH and height >= MIN_HEIGHT:
-        pages = help_pages(width, height, ink)
+        pages = player.manner.help_pages(width, height, ink)
         return pages[(player.help_page - 1) % len(pages)]
     return player.frame(width, height, ink, footer(player, ink, has_keys))
 

@@ -36,11 +36,11 @@ WORDS = (
 )
 
 
-def help_pages(width, height, ink):
-    """A list of rich Texts of `height` lines, each `width` cells wide."""
+def help_pages(width, height, ink, keys=KEYS, marks=None, words=WORDS):
+    """A list of rich Texts of `height` lines, each `width` cells wide. keys, marks, words: (what, its meaning)."""
     left, right = ("<-", "->") if ink.is_ascii else ("←", "→")
-    keys = [(what.format(left=left, right=right), meaning) for what, meaning in KEYS]
-    marks = [
+    keys = [(what.format(left=left, right=right), meaning) for what, meaning in keys]
+    marks = marks or [
         (f"{TAKEN} {WRITTEN} {FREED}", "a block taken, written to, freed in this step"),
         (f"{SHARED} x3", "a block whose owners changed, and which was not freed: forked, or hit; 3 share it"),
         (f"copied 2{ink.arrow}5", "in this step, the content of block 2 was copied into block 5"),
@@ -53,7 +53,7 @@ def help_pages(width, height, ink):
          "on the history line: somebody entered, yielded, was forked, left; where we are"),
     ]  # fmt: skip
     lines = []
-    for title, part in (("Keys", keys), ("Marks", marks), ("Words", WORDS)):
+    for title, part in (("Keys", keys), ("Marks", marks), ("Words", words)):
         lines.append(heading(title, line(), width, ink))
         for what, meaning in part:
             first, *rest = wrap(line(meaning), width - ROOM)

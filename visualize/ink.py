@@ -31,11 +31,18 @@ class Ink:
     dot: str  # between parts of a line
     here: str  # where we stand on the timeline
     shades: str  # how much of a group of blocks is used: none, three steps between, all; none of them is a glyph
+    levels: str  # a number from 0 to 1, as a bar or a digit
+    masked: str  # what a kernel doesn't read
     is_ascii: bool = False
 
 
-UNICODE = Ink("●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "≡", "□", "·", "┃", "·░▒▓█")
-ASCII = Ink("o^#@$v%w", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "c", "r", "-", ">", ".:=xX", is_ascii=True)
+UNICODE = Ink(
+    "●▲■◆★▼♣♥", "─", "│", "·", "→", "…", "↵", "␣", "\ufffd", "█▒░", "≡", "□", "·", "┃", "·░▒▓█", "▁▂▃▄▅▆▇█", "\xd7"
+)  # fmt: skip
+ASCII = Ink(
+    "o^#@$v%w", "-", "|", ".", "->", "~", "/", "_", "?", "#=.", "c", "r", "-", ">", ".:=xX", "0123456789", "x",
+    is_ascii=True,
+)  # fmt: skip
 
 # Okabe and Ito's colours, with the ink that reads well on each.
 OKABE_ITO = (

@@ -51,7 +51,9 @@ def show(engine, result=None, width=100, height=28, title="an engine, step by st
         raise ValueError(f"focus={focus!r}: must be the name of a sequence, of {list(names)}")
     focus = focus or next((name for name, has_blocks in names.items() if has_blocks), None)
     looks = {"width": width, "height": height, "title": title, "focus": focus, "only_why": only_why}
-    return Frame(snapshot, engine.step.before, looks)
+    before, told = engine.step.before, "; ".join(event.why for event in snapshot.events)
+    alt = f"minipaged at step {snapshot.step}: {told or 'nothing has happened yet'}."
+    return Frame(lambda ink: view(snapshot, before, ink=ink, **looks), alt)
 
 
 class Watch:
@@ -81,20 +83,18 @@ class Watch:
 
 
 class Frame(Picture):
-    """One frame: a picture in a notebook, text elsewhere. `alt` says what the step did."""
+    """One frame: a picture in a notebook, text elsewhere. draw(ink) gives it as a rich Text, alt says what happens."""
 
-    def __init__(self, snapshot, previous, looks):
-        self._snapshots, self._looks = (snapshot, previous), looks
-        told = "; ".join(event.why for event in snapshot.events) or "nothing has happened yet"
-        alt = safe(f"minipaged at step {snapshot.step}: {told}.", UNICODE)
-        super().__init__(frame_svg(self._draw(UNICODE), alt), alt)
+    def __init__(self, draw, alt):
+        self._draw, alt = draw, safe(alt, UNICODE)
+        super().__init__(frame_svg(self._lines(UNICODE), alt), alt)
 
     def __repr__(self):
-        return "\n".join(line.plain.rstrip() for line in self._draw(ink_for(sys.stdout.encoding)))
+        return "\n".join(line.plain.rstrip() for line in self._lines(ink_for(sys.stdout.encoding)))
 
-    def _draw(self, ink):
+    def _lines(self, ink):
         """A list of lines, rich Texts, without the blank ones at the end."""
-        lines = view(*self._snapshots, ink=ink, **self._looks).split("\n", allow_blank=True)
+        lines = self._draw(ink).split("\n", allow_blank=True)
         while not lines[-1].plain.strip():
             lines.pop()
         return lines

@@ -9,6 +9,7 @@ from minipaged import arguments
 from minipaged.commandline import Parser, number
 from minipaged.options import MEMORIES, MEMORIES_TELL
 from visualize import scenarios
+from visualize.walk_sizes import MAX_BLOCK_SIZE
 
 MAX_BLOCKS = 4096
 MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
@@ -129,12 +130,27 @@ def check_together(parser, args):
         parser.error("a prompt is empty: at least 1 character is needed")
 
 
+def walk_of(args):
+    """The walk through the decode kernel. Raises ValueError for what has no meaning there."""
+    without = [name for name in (*POOL, "record") if getattr(args, name) is not None and name != "block_size"]
+    without += [name for name in ("mine", "no_prefix_caching") if getattr(args, name)]
+    asked = "--scenario kernel with --"
+    for name in without:
+        raise ValueError(f"{asked}{name.replace('_', '-')}: no engine runs in it, leave one of them out")
+    if args.block_size is not None and args.block_size > MAX_BLOCK_SIZE:
+        raise ValueError(f"{asked}block-size {args.block_size}: at most {MAX_BLOCK_SIZE} are shown there")
+    settings = {} if args.block_size is None else {"block_size": args.block_size}
+    return replace(scenarios.KERNEL, settings=settings)
+
+
 def scenario_of(args):
     """The Scenario that is asked for, with the pool that is asked for. Raises ValueError for one that can't be had."""
     if args.prompts:
         scenario = scenarios.of_prompts(args.prompts, args.max_tokens or 24, args.n or 1, args.beam_width, args.memory)
     else:
         scenario = scenarios.find(args.scenario or "mixed")
+        if scenario is scenarios.KERNEL:
+            return walk_of(args)
     settings = scenario.settings | {name: getattr(args, name) for name in POOL if getattr(args, name) is not None}
     if args.preemption == "recompute" and args.swap_blocks is None:
         settings.pop("swap_blocks", None)  # the scenario's own

@@ -1,4 +1,5 @@
-"""Player: which moment of a run is shown, and what a key does to that. It knows no terminal, and draws only by view.py.
+"""Player: which moment of a run is shown, and what a key does to that. It knows no terminal, and draws only by the
+view of a run's manner.
 
 A run is asked for its next snapshot when somebody wants to see it. All snapshots are kept, so going back is showing an
 older one.
@@ -6,7 +7,10 @@ older one.
 
 import time
 from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from visualize.help import help_pages
 from visualize.timeline import Timeline
 from visualize.view import view
 from visualize.why import LANDMARKS
@@ -16,8 +20,23 @@ LANDMARK_SECONDS = 3.0  # where somebody enters, yields or leaves there is more 
 SPEEDS = (0.25, 0.5, 1, 2, 4, 8, 16)
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How runs of one kind are shown. A run that isn't an engine's says its own, in an attribute `manner`.
+
+    view: draws a frame. help_pages: draws the help. landmarks: kinds of events that keys go to. lingers: kinds of
+    events that take time to read. end: what is said where the run has ended.
+    """
+
+    view: Callable = view
+    help_pages: Callable = help_pages
+    landmarks: tuple = LANDMARKS
+    lingers: tuple = LANDMARKS
+    end: str = "no request is left"
+
+
 class Player:
-    """A run (scenarios.Run or recording.Replay) and how it is watched.
+    """A run (scenarios.Run, recording.Replay or walk_run.WalkRun) and how it is watched.
 
     limit: stop after so many snapshots. fps: snapshots a second while playing, all alike; None: slower where there is
     more to read.
@@ -25,6 +44,7 @@ class Player:
 
     def __init__(self, run, limit=None, playing=True, fps=None):
         self.run, self.limit, self.playing, self.fps = run, limit, playing, fps
+        self.manner = getattr(run, "manner", Manner())
         self.history = []
         self.position = 0
         self.speed = 1
@@ -77,7 +97,8 @@ class Player:
         if self.history and self.is_complete:
             return False
         snapshot = next(self._snapshots)
-        self._landmarks += [(len(self.history), event.kind) for event in snapshot.events if event.kind in LANDMARKS]
+        kinds = [event.kind for event in snapshot.events]
+        self._landmarks += [(len(self.history), kind) for kind in kinds if kind in self.manner.landmarks]
         self.history.append(snapshot)
         return True
 
@@ -95,8 +116,8 @@ class Player:
         """Seconds to show this snapshot while playing."""
         if self.fps:
             return 1 / self.fps
-        is_landmark = self.position == 0 or any(event.kind in LANDMARKS for event in self.snapshot.events)
-        return (LANDMARK_SECONDS if is_landmark else STEP_SECONDS) / self.speed
+        has_more = self.position == 0 or any(event.kind in self.manner.lingers for event in self.snapshot.events)
+        return (LANDMARK_SECONDS if has_more else STEP_SECONDS) / self.speed
 
     def tick(self):
         """Let time do its work: play on if it is time to, or come nearer to what a key asked for."""
@@ -182,7 +203,7 @@ class Player:
     def frame(self, width, height, ink, footer=""):
         """What is shown now, as a rich Text."""
         timeline = Timeline(self.position, len(self.history) - 1, self.is_complete, tuple(self._landmarks))
-        return view(
+        return self.manner.view(
             self.snapshot,
             self.previous,
             width,

@@ -139,13 +139,26 @@ STORIES = (
 )
 SCENARIOS = {scenario.name: scenario for scenario in STORIES}
 
+KERNEL = Scenario(  # no engine runs: it is a walk, visualize/walk_run.py
+    name="kernel",
+    title="the decode kernel: one program, one tile at a time",
+    before=(
+        "One query reads a sequence's keys as the Triton kernel does, tile by tile: first with one program for each KV "
+        "head, then with two that share the tiles. "
+        "Watch which entries of the block table a tile looks up, and what a larger score does to all that was summed."
+    ),
+    after="In one program or in two, the same keys were read once and gave the same output.",
+    arrivals=(),
+)
+ALL = SCENARIOS | {KERNEL.name: KERNEL}
+
 
 def find(name):
     """A scenario by its name. Raises ValueError for a name that isn't there, with the nearest that is."""
-    if name in SCENARIOS:
-        return SCENARIOS[name]
-    near = get_close_matches(name.lower(), SCENARIOS, n=1, cutoff=0)
-    raise ValueError(f"--scenario {name!r}: must be one of {', '.join(SCENARIOS)}. Did you mean {near[0]!r}?")
+    if name in ALL:
+        return ALL[name]
+    near = get_close_matches(name.lower(), ALL, n=1, cutoff=0)
+    raise ValueError(f"--scenario {name!r}: must be one of {', '.join(ALL)}. Did you mean {near[0]!r}?")
 
 
 def of_prompts(prompts, max_tokens, n=1, beam_width=None, memory=None):

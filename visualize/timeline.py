@@ -18,8 +18,8 @@ class Timeline:
     landmarks: tuple = ()
 
 
-def draw_timeline(timeline, width, ink):
-    """A line of `width` cells."""
+def draw_timeline(timeline, width, ink, marks=MARKS):
+    """A line of `width` cells. marks: of each kind of landmark."""
     head = f"history  0 {ink.wall}"
     tail = f"{ink.wall} {timeline.last:,}{'' if timeline.is_complete else ink.ellipsis}"
     length = width - len(head) - len(tail)
@@ -28,7 +28,7 @@ def draw_timeline(timeline, width, ink):
     def column(position):
         return position * (length - 1) // max(timeline.last, 1)
 
-    for kind, mark in MARKS.items():
+    for kind, mark in marks.items():
         for position, landmark in timeline.landmarks:
             if landmark == kind:
                 cells[column(position)] = mark
