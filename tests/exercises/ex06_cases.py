@@ -46,12 +46,13 @@ class Case:
         self.store()
 
     def fill(self, unread, poison):
-        """Put `unread` into all slots of K or V or both; 1 into the other's. Guards before and behind get it too."""
+        """Put `unread` into the whole of K or V or both, between heads and slots too, and 1 into the other. Two blocks
+        before the cache and some behind it get the same."""
         at = max(0, self.first - 2)
         for name, layout in zip("kv", self.layouts):
             number = unread if name in poison else 1
             for first, count in ((at - 2, self.num_blocks - at + 5), (self.far, 1)):
-                layout.blocks(first, count).fill_(number)
+                layout.all_of(first, count).fill_(number)
 
     def store(self):
         """Put the keys and values into their slots, make the table, and solve it."""

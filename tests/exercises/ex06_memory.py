@@ -50,6 +50,11 @@ class Layout:
         numbers = memory().numbers
         return numbers.as_strided((count, *self.shape), (*self.strides, 1), self.start + first * self.strides[0])
 
+    def all_of(self, first, count):
+        """The same blocks with everything that lies between their numbers: one flat run."""
+        start = self.start + first * self.strides[0]
+        return memory().numbers[start : start + count * self.strides[0]]
+
 
 def layouts(block_size, num_kv_heads, head_dim, is_tight=False):
     """Those of K and V, which lie in different ways, unless they are tight: then no number lies between two blocks."""

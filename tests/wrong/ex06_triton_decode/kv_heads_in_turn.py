@@ -1,4 +1,4 @@
-# Wrong: the program takes its queries from heads kv_head, kv_head + 1 and so on.
+# Wrong: query head h reads KV head h % num_kv_heads.
 
 from minipaged.attention.states import merge_states  # noqa: F401
 from minipaged.attention.triton.geometry import padded
@@ -19,7 +19,7 @@ def decode_kernel(
     seq_len = tl.load(seq_lens_ptr + sequence)
     table_ptr = tables_ptr + sequence * table_stride
     group, dims = tl.arange(0, PADDED_GROUP), tl.arange(0, PADDED_DIM)
-    heads = kv_head + group
+    heads = kv_head + group * (num_heads // GROUP)
     in_use = (group < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
     q_offsets = sequence * q_stride_row + heads[:, None] * q_stride_head + dims[None, :]
     q = tl.load(q_ptr + q_offsets, mask=in_use, other=0.0)
