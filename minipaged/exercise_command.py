@@ -14,6 +14,8 @@ def show_list(args):
     for each in EXERCISES.values():
         try:
             state = "written" if each.is_solved else "TODO"
+            if each.why_not_here:
+                state += f"; {each.why_not_here}"
         except learner.WrongFile as error:
             state = f"can't be read: {error}"
         print(f"{each.id}  {each.title:<44} {each.minutes:>2} min  {each.difficulty:<7} {each.file:<24} {state}")

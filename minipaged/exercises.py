@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,20 +24,22 @@ FOLDER = ROOT / "lessons" / "exercises"
 class Exercise:
     """One exercise.
 
-    module: where minipaged has the solution. names: what of it the learner writes. lesson: the notebook that it is for.
-    minutes, difficulty: what to expect. parts: for each of the names the field of serving.parts.Parts that it can fill,
-    in the same order; empty if an engine has no use for them.
+    module: where minipaged has the solution; a tuple of such, one for each name, if they are apart. names: what the
+    learner writes. lesson: the notebook that it is for. minutes, difficulty: what to expect. parts: for each of the
+    names the field of serving.parts.Parts that it can fill, in the same order; empty if an engine has no use for them.
+    needs: a package that can't be had everywhere; where it isn't, the checks are skipped.
     """
 
     id: str
     topic: str
     title: str
-    module: str
+    module: str | tuple
     names: tuple
     lesson: str
     minutes: int
     difficulty: str
     parts: tuple = ()
+    needs: str = ""
 
     @property
     def file(self):
@@ -60,12 +63,17 @@ class Exercise:
     @cached_property
     def reference(self):
         """What the learner writes, as minipaged itself has it."""
-        module = import_module(self.module)
-        return SimpleNamespace(**{name: getattr(module, name) for name in self.names})
+        modules = [self.module] * len(self.names) if isinstance(self.module, str) else self.module
+        return SimpleNamespace(**{name: getattr(import_module(each), name) for name, each in zip(self.names, modules)})
 
     def load(self, path=None):
         """What the learner wrote. path: another file in its place. Raises learner.WrongFile if it can't be used."""
         return learner.load(Path(path or self.path), self.reference)
+
+    @property
+    def why_not_here(self):
+        """Why this exercise can't be done on this machine, in a few words; empty if it can."""
+        return f"needs {self.needs}, which isn't installed" if self.needs and not find_spec(self.needs) else ""
 
     @property
     def is_solved(self):
@@ -142,6 +150,17 @@ EXERCISES = {
             minutes=40,
             difficulty="hard",
             parts=("attend_one",),
+        ),
+        Exercise(
+            id="ex06",
+            topic="triton_decode",
+            title="the decode kernel's loop; merge two parts",
+            module=("minipaged.attention.triton.decode", "minipaged.attention.states"),
+            names=("decode", "merge_states"),
+            lesson="06_triton",
+            minutes=40,
+            difficulty="hard",
+            needs="triton",
         ),
         Exercise(
             id="ex07",

@@ -95,6 +95,35 @@ HINTS = {
         "`(weights[:, :, None] * values).sum(0)`. largest = new. At the end: weighted values / `sum[:, None]`, or "
         "zeros if seq_len is 0.",
     ),
+    "ex06": (
+        "`merge_states` first, without a kernel: each part's weight is `exp(lse)`, and the rest is a weighted "
+        "mean. Then take the larger lse off before exp. Only after that think of -inf.\n\n"
+        "The kernel: it is the loop of lesson 05, with a tile in the place of a block and all query heads of a KV "
+        "head at once. Begin with one full tile: positions, then block ids and slots, then offsets, K, scores. "
+        "Print in it if you are lost: the interpreter runs Python's `print`.",
+        "`merge_states`: where both lse are -inf, use 0 for the larger one; then the weights are exp(-inf), 0, and "
+        "no NaN comes up. `torch.where(weight > 0, out, 0)` forgets what an empty part holds; 0 times NaN would "
+        "not.\n\n"
+        "The kernel: `positions = start + tl.arange(0, TILE)` and `visible = positions < seq_len`. Three loads: "
+        "the table's entries, masked by `visible`; K and V, masked by `visible[:, None] & (dims < HEAD_DIM)[None, "
+        ":]`. The offset of a key is block * stride_block + slot * stride_slot + kv_head * stride_head; "
+        '`.to(tl.int64)` comes before the multiplication. `tl.dot(q, tl.trans(k), input_precision="ieee")` is '
+        '[PADDED_GROUP, TILE]: hide what is not visible with `tl.where(..., float("-inf"))`. From there on it is '
+        "the online softmax, along axis 1.",
+        "`merge_states`: highest = `torch.maximum(lse_a, lse_b)`, 0 where that is -inf; weights `exp(lse - "
+        "highest)`; out = (weight_a * out_a + weight_b * out_b) / (weight_a + weight_b), with 1 in the place of a "
+        "sum of 0; lse = highest + log(weight_a + weight_b).\n\n"
+        'The kernel, before the loop: largest = `tl.full([PADDED_GROUP], float("-inf"), tl.float32)`; total and '
+        "weighted = `tl.zeros`, [PADDED_GROUP] and [PADDED_GROUP, PADDED_DIM]. In a turn: blocks = "
+        "`tl.load(table_ptr + positions // BLOCK_SIZE, mask=visible, other=0).to(tl.int64)`; offsets = `(blocks * "
+        "k_stride_block + positions % BLOCK_SIZE * k_stride_slot)[:, None] + dims[None, :]`; k = `tl.load(k_ptr + "
+        "kv_head * k_stride_head + offsets, mask=mask, other=0.0)`; the same for v, with its own strides. new = "
+        "`tl.maximum(largest, tl.max(scores, axis=1))`; correction = `tl.exp(largest - new)`; weights = "
+        "`tl.exp(scores - new[:, None])`; total = total * correction + `tl.sum(weights, axis=1)`; weighted = "
+        'weighted * `correction[:, None]` + `tl.dot(weights, v, input_precision="ieee")`; largest = new.\n\n'
+        "After it: some = `tl.where(total > 0, total, 1.0)`; out = weighted / `some[:, None]`; lse = largest + "
+        "`tl.log(some)`, which is -inf without a key, since largest still is.",
+    ),
     "ex07": (
         "`fork`: a table is three things, `block_size`, `blocks` and `num_tokens`. Which of them may both tables "
         "have in common, and which must each have for itself? And the allocator counts how many tables name a "

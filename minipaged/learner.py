@@ -113,7 +113,8 @@ def is_todo(node, exercise_id):
 def must_agree(path, name, theirs, reference):
     """Raise WrongFile unless `theirs` can be called as the reference can, and so can each public method of a class.
 
-    Theirs may have more parameters, if those have defaults. Attributes and properties are left to the checks.
+    Theirs may have more parameters, if those have defaults. Of the reference's it needn't have the keyword-only ones
+    with a default: options, which no check uses. Attributes and properties are left to the checks.
     """
     is_class = inspect.isclass(reference)
     if inspect.isclass(theirs) != is_class or not callable(theirs):
@@ -135,10 +136,14 @@ def must_agree(path, name, theirs, reference):
 
 def same_call(theirs, reference):
     """Do both take the same arguments, those that only theirs has being optional?"""
-    theirs, reference = parameters(theirs), parameters(reference)
+    theirs, reference = parameters(theirs), [p for p in parameters(reference) if not is_option(p)]
     extra = theirs[len(reference) :]
     begin_alike = [(p.name, p.default) for p in theirs[: len(reference)]] == [(p.name, p.default) for p in reference]
     return begin_alike and all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in extra)
+
+
+def is_option(parameter):
+    return parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
 
 
 def parameters(function):
@@ -150,7 +155,7 @@ def parameters(function):
 
 def parameters_of(function, skip=0):
     """The parameters as one writes them."""
-    return f"({', '.join(map(str, parameters(function)[skip:]))})"
+    return f"({', '.join(str(each) for each in parameters(function)[skip:] if not is_option(each))})"
 
 
 def call(error, path):

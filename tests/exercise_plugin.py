@@ -70,6 +70,8 @@ def exercise_of(file):
 def impl(request):
     """The names that the learner writes: those of the reference, or those that a file defines."""
     exercise = exercise_of(request.node.path)
+    if exercise.why_not_here:
+        pytest.skip(exercise.why_not_here)
     if request.param == "reference":
         return exercise.reference
     path = exercise.path if request.param == "yours" else request.param
@@ -154,10 +156,12 @@ def words(error, path):
         return str(error).split("\nassert ")[0]  # without what pytest adds
     if isinstance(error, (WrongFile, TooSlow)):
         return str(error)
+    called = call(error, path)
+    while type(error).__name__ == "InterpreterError" and error.__cause__:  # Triton's, around what a kernel raised
+        error = error.__cause__
     where, what = place(error, [path]), f"{type(error).__name__}: {error}"
     if isinstance(error, NotImplementedError):
         what += " (this counts as TODO only with the message that came with the file)"
-    called = call(error, path)
     return ": ".join(part for part in (where, what) if part) + (f", in the call {called}" if called else "")
 
 
@@ -177,6 +181,8 @@ def pytest_terminal_summary(terminalreporter, config):
 def told(exercise, path, outcomes, is_complete):
     """How an exercise stands, and what to do next."""
     total = sum(outcomes.values())
+    if exercise.why_not_here:
+        return f"can't be done here: {exercise.why_not_here}"
     if outcomes["passed"] == total and not is_complete:
         return f"passed: {total}; not all of its checks were run"
     if outcomes["passed"] == total:

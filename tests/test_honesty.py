@@ -16,6 +16,13 @@ pytestmark = pytest.mark.slow
 every_exercise = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=list(EXERCISES))
 
 
+@pytest.fixture(autouse=True)
+def can_be_done_here(request):
+    exercise = getattr(request.node, "callspec", None) and request.node.callspec.params["exercise"]
+    if why := " ".join(each.why_not_here for each in ([exercise] if exercise else EXERCISES.values())).strip():
+        pytest.skip(why)
+
+
 def files(kind):
     pairs = [(exercise, path) for exercise in EXERCISES.values() for path in honesty.solutions(kind, exercise)]
     ids = [f"{exercise.id}-{path.stem}" for exercise, path in pairs]

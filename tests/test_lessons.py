@@ -11,6 +11,8 @@ import notebooks
 import pytest
 from harness import needs_a_kernel
 
+from minipaged.exercises import EXERCISES
+
 each = pytest.mark.parametrize("path", notebooks.lessons(), ids=lambda path: path.stem)
 SECTIONS = ["The problem", "The idea", "The smallest code", "Watch it", "The exercise"]
 SECTIONS += ["In the real system", "Summary", "Quiz"]
@@ -143,6 +145,8 @@ def test_it_is_committed_with_its_outputs(path):
 @each
 def test_a_run_shows_what_is_committed(path):
     needs_a_kernel()
+    if path.stem[:2] == "06" and (why := EXERCISES["ex06"].why_not_here):
+        pytest.skip(why)
     committed, found = notebooks.load(path), []
     if notebooks.text_of(notebooks.tidy(notebooks.load(path), path.stem)) != path.read_text(encoding="utf-8"):
         found.append("not in the form in which `make notebooks` writes it")

@@ -92,7 +92,7 @@ def merge_kernel(
 
 
 def decode(
-    q, k_cache, v_cache, block_tables, seq_lens, scale, k_scale=None, v_scale=None, *, num_splits=None, tile_size=None
+    q, k_cache, v_cache, block_tables, seq_lens, scale, *, k_scale=None, v_scale=None, num_splits=None, tile_size=None
 ):
     """Attention of one query for each sequence: (out [num_seqs, num_heads, head_dim], lse [num_seqs, num_heads]).
 

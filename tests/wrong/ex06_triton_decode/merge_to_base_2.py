@@ -1,0 +1,15 @@
+# Wrong: lse is taken to be to base 2.
+
+import torch
+
+from minipaged.attention.triton.decode import decode  # noqa: F401
+
+
+def merge_states(out_a, lse_a, out_b, lse_b):
+    highest = torch.maximum(lse_a, lse_b)
+    highest = torch.where(highest == float("-inf"), 0, highest)
+    weight_a, weight_b = (lse_a - highest).exp2(), (lse_b - highest).exp2()
+    out_a, out_b = torch.where(weight_a[..., None] > 0, out_a, 0), torch.where(weight_b[..., None] > 0, out_b, 0)
+    total = weight_a + weight_b
+    weighted = weight_a[..., None] * out_a + weight_b[..., None] * out_b
+    return weighted / torch.where(total > 0, total, 1)[..., None], highest + total.log2()
