@@ -3,8 +3,10 @@ later."""
 
 import math
 import operator
+import re
 
 PREEMPTION = ("recompute", "swap")  # what becomes of the blocks of who must yield
+UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 MAX_SLOTS = 2**20  # of an LLM's pool: 2 GiB of K and V for the tiny model in float32
 
 
@@ -19,6 +21,17 @@ def whole(name, value, least, most=math.inf):
         shown = f"{value!r}" if not isinstance(value, int) or abs(value) < 10**30 else "a number of more than 30 digits"
         raise ValueError(f"{name}={shown}: must be a whole number, {allowed}")
     return number
+
+
+def size(name, value):
+    """A text such as "2MiB" as a number of bytes. Raises ValueError for anything but a number above 0 and a unit."""
+    match = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-z]+)", value) if isinstance(value, str) else None
+    unit = UNITS.get(match[2].lower()) if match else None
+    if unit is None or float(match[1]) == 0:
+        raise ValueError(
+            f"{name}={value!r:.60}: must be a number and a unit, such as '2MiB', of B, KiB, MiB, GiB, kB, MB, GB"
+        )
+    return int(float(match[1]) * unit)
 
 
 def swapping(preemption, swap_blocks):

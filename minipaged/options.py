@@ -3,7 +3,7 @@
 import argparse
 
 from minipaged import cli
-from minipaged.arguments import MAX_SLOTS, PREEMPTION, whole
+from minipaged.arguments import MAX_SLOTS, PREEMPTION, size, whole
 from minipaged.commandline import Parser, number
 from minipaged.memory.contiguous import POLICIES
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
@@ -20,10 +20,12 @@ MEMORIES_TELL = (
     "allows, for the output rounded up to a power of two, or for the output as it is"
 )
 ATTENTION = ("auto", "batched", "reference", "triton")  # attention.backends has them too, and imports torch
+CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16", "int8", "fp8")  # likewise attention.kv_codec
+CACHE_DTYPES_TELL = "how K and V are stored: auto is as they are computed, int8 and fp8 are a byte a number, and scales"
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "stop", "n")
 CACHE_ONLY = (
-    "attention", "block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens", "memory",
-    "enable_prefix_caching", "preemption", "swap_blocks", "watermark",
+    "attention", "block_size", "num_blocks", "kv_memory", "cache_dtype", "max_num_seqs", "max_num_batched_tokens",
+    "memory", "enable_prefix_caching", "preemption", "swap_blocks", "watermark",
 )  # fmt: skip
 
 
@@ -95,6 +97,9 @@ def add_generate(parser):
     engine.add_argument("--dtype", choices=("float32", "float64"), **unset, help="default float32")
     engine.add_argument("--block-size", type=an_int, metavar="N", **unset, help="tokens in a block (default 16)")
     engine.add_argument("--num-blocks", type=an_int, metavar="N", **unset, help="blocks in the pool (default 256)")
+    engine.add_argument("--kv-memory", metavar="SIZE", **unset,
+                        help="the pool's size in bytes, such as 2MiB, in the place of --num-blocks")  # fmt: skip
+    engine.add_argument("--cache-dtype", choices=CACHE_DTYPES, **unset, help=CACHE_DTYPES_TELL)
     engine.add_argument("--max-num-seqs", type=an_int, metavar="N", **unset, help="sequences in a step (default 64)")
     engine.add_argument("--max-num-batched-tokens", type=an_int, metavar="N", **unset,
                         help="tokens in a step (default 512, or --max-num-seqs if that is more)")  # fmt: skip
@@ -149,6 +154,12 @@ def check_together(parser, args):
             if getattr(args, name, 1) > 1:
                 asked = f"{option(name)} {getattr(args, name)}"
                 parser.error(f"{asked} with {memory}: answers share a prompt in paged memory only, leave one out")
+    if hasattr(args, "kv_memory"):
+        if hasattr(args, "num_blocks"):
+            both = f"--num-blocks {args.num_blocks} with --kv-memory {args.kv_memory}"
+            parser.error(f"{both}: each says how many blocks there are, leave one out")
+        size("--kv-memory", args.kv_memory)
+        return
     # LLM checks this too; here it is answered before torch is imported.
     num_blocks, block_size = getattr(args, "num_blocks", 256), getattr(args, "block_size", 16)
     slots = num_blocks * block_size

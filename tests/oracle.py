@@ -60,7 +60,7 @@ class CheckedEngine(Engine):
         config = model.config
         memory = memory_of(memory, num_blocks, block_size, config.max_model_len, prefix_caching, num_host_blocks)
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        cache = KVCache(*shape, dtype=torch.float64, poison=True, num_host_blocks=num_host_blocks)
+        cache = KVCache(*shape, cache_dtype="float64", poison=True, num_host_blocks=num_host_blocks)
         preemption = "swap" if num_host_blocks else "recompute"
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
         super().__init__(Recorder(model), tokenizer, cache, scheduler)

@@ -49,10 +49,11 @@ def test_help_needs_no_torch(command):
 def test_help_tells_the_defaults_of_the_engine():
     import inspect
 
-    from minipaged.serving.llm import LLM
+    from minipaged.serving.llm import DEFAULT_BLOCKS, LLM
 
     _, text, _ = run("generate", "--help", env=os.environ | {"COLUMNS": "200"})
     defaults = {name: each.default for name, each in inspect.signature(LLM).parameters.items()}
+    defaults["num_blocks"] = DEFAULT_BLOCKS  # unless --kv-memory is given
     for name in ("block_size", "num_blocks", "max_num_seqs", "attention", "dtype"):
         about = text.split(f"\n  --{name.replace('_', '-')} ")[1].split("\n  --")[0]
         assert f"default {defaults[name]}" in about

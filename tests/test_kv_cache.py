@@ -48,7 +48,7 @@ def plan(**lists):
 def test_shapes_and_sizes(torch):
     from minipaged.attention.kv_cache import KVCache
 
-    cache = KVCache(3, 7, 16, 2, 32, dtype=torch.float16)
+    cache = KVCache(3, 7, 16, 2, 32, cache_dtype="float16")
     assert len(cache.k) == len(cache.v) == 3 and len(cache.tensors) == 6
     assert {tensor.shape for tensor in cache.tensors} == {(7, 16, 2, 32)}
     assert {tensor.dtype for tensor in cache.tensors} == {torch.float16}
@@ -66,8 +66,8 @@ def test_wrong_sizes_are_refused(torch):
         sizes[wrong] = 0
         with pytest.raises(ValueError, match="=0"):
             KVCache(*sizes)
-    with pytest.raises(ValueError, match=r"torch\.int8"):
-        KVCache(1, 1, 1, 1, 1, dtype=torch.int8)
+    with pytest.raises(ValueError, match=r"cache_dtype=torch\.int8: must be one of float32, float16, bfloat16, int8, fp8"):
+        KVCache(1, 1, 1, 1, 1, cache_dtype=torch.int8)
 
 
 def test_write_changes_its_slots_in_its_layer_and_nothing_else(make_cache, torch):

@@ -197,7 +197,7 @@ def test_the_bytes_come_back_equal(dtype):
     memory = PagedMemory(6, 4, num_host_blocks=6)
     holding(memory, "A", 11)
     memory.fork("A", "B")
-    cache = KVCache(3, 6, 4, 2, 8, dtype=getattr(torch, dtype), num_host_blocks=6)
+    cache = KVCache(3, 6, 4, 2, 8, cache_dtype=dtype, num_host_blocks=6)
     for tensor in cache.tensors:
         tensor.normal_()
     before = [tensor[memory.table("A").blocks].clone() for tensor in cache.tensors]

@@ -13,11 +13,20 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from minipaged.attention.kv_codec import decode
 from minipaged.attention.reference import check_arguments
 
 WORKSPACE_TOKENS = 16384  # K and V of so many tokens are gathered at a time: 4 MB each for the tiny model
 MANY = 16  # from so many sequences on, padding queries saves more than it costs
 SHORT = 64  # so many tokens of padding cost less than one more group
+
+
+class Layout(NamedTuple):
+    """What is to be known of a cache to gather from it."""
+
+    shape: torch.Size  # [num_blocks, block_size, num_kv_heads, head_dim]
+    dtype: torch.dtype  # in which is summed, whatever is stored
+    device: torch.device
 
 
 class Group(NamedTuple):
@@ -49,20 +58,23 @@ class BatchedAttention:
         self._workspaces = {}
 
     def plan(self, block_tables, seq_lens, query_start_loc):
-        """Returns run(q, k_cache, v_cache, scale) -> out. Shapes and meaning are those of reference.paged_attention."""
+        """Returns run(q, k_cache, v_cache, scale, k_scale=None, v_scale=None) -> out. Shapes and meaning are those of
+        reference.paged_attention."""
         groups = None
 
-        def run(q, k_cache, v_cache, scale):
+        def run(q, k_cache, v_cache, scale, k_scale=None, v_scale=None):
             nonlocal groups
             if groups is None:  # the first layer's call: only the cache knows the block size
-                check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
+                check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
                 tables = block_tables.cpu().numpy()  # numpy is faster than torch on so few numbers
-                groups = self._groups(k_cache, tables, seq_lens.tolist(), query_start_loc.tolist())
+                cache = Layout(k_cache.shape, q.dtype, q.device)
+                groups = self._groups(cache, tables, seq_lens.tolist(), query_start_loc.tolist())
+            stored = (k_cache, k_scale), (v_cache, v_scale)
             if len(groups) == 1 and groups[0].rows == slice(0, len(q)):  # nearly every step: all of them together
-                return attend(q, k_cache, v_cache, groups[0], scale)
+                return attend(q, stored, groups[0], scale)
             out = torch.zeros_like(q)
             for group in groups:
-                out[group.rows] = attend(q[group.rows], k_cache, v_cache, group, scale)
+                out[group.rows] = attend(q[group.rows], stored, group, scale)
             return out
 
         return run
@@ -122,13 +134,13 @@ class BatchedAttention:
     def _group(self, cache, rows, tables, num_keys, visible=None, unwritten=None):
         """A Group of these tables. visible: which keys a query sees, None for all. Raises ValueError for a block that
         isn't in the cache."""
-        _, block_size, *per_token = cache.shape
+        num_blocks, block_size, *per_token = cache.shape
         adjacent = rows[-1] - rows[0] == len(rows) - 1
         rows = slice(rows[0], rows[-1] + 1) if adjacent else torch.tensor(rows, device=cache.device)
         tables = tables[:, : math.ceil(num_keys / block_size)]
-        if tables.min() < 0 or tables.max() >= len(cache):
+        if tables.min() < 0 or tables.max() >= num_blocks:
             wrong = f"{tables.min()} to {tables.max()}"
-            raise ValueError(f"a table names blocks {wrong}: ids in this cache run from 0 to {len(cache) - 1}")
+            raise ValueError(f"a table names blocks {wrong}: ids in this cache run from 0 to {num_blocks - 1}")
         blocks = torch.from_numpy(tables.ravel()).to(cache.device)
         gathered = [workspace[: len(blocks)] for workspace in self._workspace(cache, len(blocks))]
         dense = [tokens.view(len(tables), -1, *per_token)[:, :num_keys].transpose(1, 2) for tokens in gathered]
@@ -149,15 +161,22 @@ class BatchedAttention:
         if pair is None or len(pair[0]) < num_blocks:
             size = max(num_blocks, 2 * len(pair[0])) if pair else num_blocks  # doubled, so that growing is rare
             with torch.inference_mode(False):  # made inside inference mode, they could not be written outside it
-                pair = [torch.empty(size, cache[0].numel(), dtype=key[0], device=key[1]) for _ in range(2)]
+                pair = [torch.empty(size, cache.shape[1:].numel(), dtype=key[0], device=key[1]) for _ in range(2)]
             self._workspaces[key] = pair
         return pair
 
 
-def attend(q, k_cache, v_cache, group, scale):
-    """The group's queries over their keys. q: [num_seqs * num_queries, num_heads, head_dim] -> the same shape."""
-    for cache, gathered in zip((k_cache, v_cache), group.gathered):
-        torch.index_select(cache.flatten(1), 0, group.blocks, out=gathered)
+def attend(q, stored, group, scale):
+    """The group's queries over their keys. q: [num_seqs * num_queries, num_heads, head_dim] -> the same shape.
+
+    stored: (k_cache, k_scale), (v_cache, v_scale).
+    """
+    for (cache, scales), gathered in zip(stored, group.gathered):
+        if cache.dtype == q.dtype:
+            torch.index_select(cache.flatten(1), 0, group.blocks, out=gathered)
+        else:
+            scales = None if scales is None else scales.index_select(0, group.blocks)
+            gathered.copy_(decode(cache.index_select(0, group.blocks), scales).flatten(1))
         if group.unwritten is not None:  # hiding them is not enough: 0 times a stale NaN is NaN
             gathered.view(-1, cache[0, 0].numel()).index_fill_(0, group.unwritten, 0)
     k, v = group.dense
@@ -174,6 +193,7 @@ def attend(q, k_cache, v_cache, group, scale):
     return out.transpose(1, 2).flatten(0, 1)
 
 
-def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale):
+def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale, k_scale=None, v_scale=None):
     """Plan and run once. Arguments and result are those of reference.paged_attention."""
-    return BatchedAttention().plan(block_tables, seq_lens, query_start_loc)(q, k_cache, v_cache, scale)
+    run = BatchedAttention().plan(block_tables, seq_lens, query_start_loc)
+    return run(q, k_cache, v_cache, scale, k_scale, v_scale)

@@ -7,6 +7,9 @@ Lesson 05 builds it.
 
 import torch
 
+from minipaged.attention import kv_codec
+from minipaged.attention.kv_codec import code_type, has_scales
+
 
 class KVCache:
     """`k[layer]` and `v[layer]`: [num_blocks, block_size, num_kv_heads, head_dim].
@@ -15,9 +18,13 @@ class KVCache:
     tensor. `tensors` lists them all, and what is done to whole blocks loops over it, so that none can be forgotten;
     `host_tensors` are their counterparts in the host's memory, of num_host_blocks blocks.
 
-    poison: for tests. Whatever nobody has written yet is NaN, which spreads to the output of whoever reads it. Raises
-    ValueError for a size below 1 or a dtype that isn't floating point. (Paper: section 5.1, the first and the third of
-    its kernels. vLLM: reshape_and_cache_flash in cache_kernels.cu writes.)
+    cache_dtype: how numbers are stored, a name that kv_codec knows. Where these are codes, `k_scale[layer]` and
+    `v_scale[layer]`, [num_blocks, block_size, num_kv_heads] float32, belong to them; else they are None. codec: whose
+    `encode` is used, the module kv_codec or something like it.
+
+    poison: for tests. Whatever nobody has written yet is NaN, or its scale is, which spreads to the output of whoever
+    reads it. Raises ValueError for a size below 1 or a type that isn't known. (Paper: section 5.1, the first and the
+    third of its kernels. vLLM: reshape_and_cache_flash in cache_kernels.cu writes.)
     """
 
     def __init__(
@@ -27,10 +34,11 @@ class KVCache:
         block_size,
         num_kv_heads,
         head_dim,
-        dtype=torch.float32,
+        cache_dtype="float32",
         device="cpu",
         poison=False,
         num_host_blocks=0,
+        codec=kv_codec,
     ):
         if min(num_layers, num_blocks, block_size, num_kv_heads, head_dim) < 1:
             raise ValueError(
@@ -39,18 +47,27 @@ class KVCache:
             )
         if num_host_blocks < 0:
             raise ValueError(f"num_host_blocks={num_host_blocks}: must be 0 or more")
-        if not dtype.is_floating_point:
-            raise ValueError(f"dtype={dtype}: K and V are stored as floating point numbers")
+        dtype = code_type(cache_dtype)
         self.num_blocks, self.block_size, self.poison = num_blocks, block_size, poison
-        self.num_host_blocks = num_host_blocks
-        shape = (num_blocks, block_size, num_kv_heads, head_dim)
-        fill = float("nan") if poison else 0.0
-        self.k = [torch.full(shape, fill, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.v = [torch.full(shape, fill, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.tensors = [*self.k, *self.v]
-        self.host_tensors = [torch.full((num_host_blocks, *shape[1:]), fill, dtype=dtype) for _ in self.tensors]
-        # The same memory slot by slot: [num_slots, num_kv_heads, head_dim].
-        self._k_slots, self._v_slots = ([tensor.flatten(0, 1) for tensor in side] for side in (self.k, self.v))
+        self.num_host_blocks, self.cache_dtype, self._codec = num_host_blocks, cache_dtype, codec
+        stored = torch.uint8 if has_scales(cache_dtype) else dtype  # torch can't copy fp8, but bytes
+        per_slot = [((num_kv_heads, head_dim), stored)] * 2 * num_layers  # K of every layer, then V of every layer
+        if has_scales(cache_dtype):
+            per_slot += [((num_kv_heads,), torch.float32)] * 2 * num_layers
+
+        def pool(num_blocks, device):
+            made = []
+            for shape, dtype in per_slot:
+                fill = float("nan") if poison and dtype.is_floating_point else 0
+                made.append(torch.full((num_blocks, block_size, *shape), fill, dtype=dtype, device=device))
+            return made
+
+        self.tensors, self.host_tensors = pool(num_blocks, device), pool(num_host_blocks, "cpu")
+        sides = [self.tensors[i : i + num_layers] for i in range(0, len(self.tensors), num_layers)]
+        self.k, self.v = ([tensor.view(dtype) for tensor in side] for side in sides[:2])
+        self.k_scale, self.v_scale = sides[2:] or ([None] * num_layers, [None] * num_layers)
+        # The same memory slot by slot: [num_slots, num_kv_heads, head_dim], scales without head_dim.
+        self._slots = [tensor.flatten(0, 1) for tensor in self.tensors]
 
     @property
     def num_slots(self):
@@ -90,10 +107,15 @@ class KVCache:
                 raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)}: both must be {expected} for these slots")
             if used is not None:
                 k, v = k[used], v[used]
-            self._k_slots[layer].index_copy_(0, slots, k.detach())  # detached: the cache keeps numbers, no history
-            self._v_slots[layer].index_copy_(0, slots, v.detach())
+            (k, k_scale), (v, v_scale) = self.encode(k), self.encode(v)
+            for stored, numbers in zip(self._slots[layer :: len(self.k)], (k, v, k_scale, v_scale)):
+                stored.index_copy_(0, slots, numbers.view(stored.dtype))
 
         return write
+
+    def encode(self, x):
+        """What is stored for these numbers: codes, and their scales or None."""
+        return self._codec.encode(x.detach(), self.cache_dtype)  # detached: the cache keeps no history
 
     def apply(self, plan):
         """Do what a step asks of whole blocks before anything is computed: swap out, poison, swap in, copy.
@@ -136,10 +158,11 @@ class KVCache:
             destination.index_copy_(0, destinations, moved)  # not destination[index].copy_: that fills a copy
 
     def poison_blocks(self, ids):
-        """Make every number in these blocks NaN."""
+        """Make every number in these blocks NaN: itself, or its scale."""
         index = _index(ids, self.tensors[0])
         for tensor in self.tensors:
-            tensor.index_fill_(0, index, float("nan"))
+            if tensor.is_floating_point():
+                tensor.index_fill_(0, index, float("nan"))
 
 
 def _index(ids, tensor):

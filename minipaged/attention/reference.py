@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 
+from minipaged.attention.kv_codec import decode
+
 
 class Step(NamedTuple):
     """Where one query stands after it has read one more block. Every quantity is per query head.
@@ -37,12 +39,14 @@ class Step(NamedTuple):
         return self.running_max + self.running_sum.log()
 
 
-def attention_steps(q, k_cache, v_cache, block_table, num_keys, scale):
+def attention_steps(q, k_cache, v_cache, block_table, num_keys, scale, k_scale=None, v_scale=None):
     """One query over the first num_keys positions of one sequence. Yields a Step after each block.
 
     q: [num_heads, head_dim]. k_cache, v_cache: [num_blocks, block_size, num_kv_heads, head_dim].
     block_table: the sequence's physical block ids, logical order; never looked at past ceil(num_keys / block_size).
-    Query head h reads KV head h // (num_heads // num_kv_heads). Raises ValueError for a block that isn't in the cache.
+    k_scale, v_scale: what the cache's codes are multiplied by, as kv_codec has it; None where it holds the numbers
+    themselves. Query head h reads KV head h // (num_heads // num_kv_heads). Raises ValueError for a block that isn't in
+    the cache.
     """
     num_blocks, block_size, num_kv_heads, _ = k_cache.shape
     heads_per_kv_head = len(q) // num_kv_heads
@@ -59,8 +63,10 @@ def attention_steps(q, k_cache, v_cache, block_table, num_keys, scale):
         if not 0 <= block_id < num_blocks:
             raise ValueError(f"block {block_id} is not in this cache: ids run from 0 to {num_blocks - 1}")
         # Only the slots in use are read: a masked NaN would still spread, because 0 times NaN is NaN.
-        keys = k_cache[block_id, : len(positions)].transpose(0, 1)[kv_head].to(dtype)
-        values = v_cache[block_id, : len(positions)].transpose(0, 1)[kv_head].to(dtype)
+        used = block_id, slice(len(positions))
+        keys = decode(k_cache[used], None if k_scale is None else k_scale[used])
+        values = decode(v_cache[used], None if v_scale is None else v_scale[used])
+        keys, values = (x.transpose(0, 1)[kv_head].to(dtype) for x in (keys, values))
 
         scores = scale * (q[:, None] * keys).sum(-1)  # keys, values: [num_heads, len(positions), head_dim]
         new_max = torch.maximum(running_max, scores.amax(-1))
@@ -72,19 +78,31 @@ def attention_steps(q, k_cache, v_cache, block_table, num_keys, scale):
         yield Step(logical_block, block_id, positions, scores, running_max, running_sum, weighted_sum)
 
 
-def attend_one(q, k_cache, v_cache, block_table, seq_len, scale):
+def attend_one(q, k_cache, v_cache, block_table, seq_len, scale, *, k_scale=None, v_scale=None):
     """One query over the first seq_len positions of one sequence: the last of attention_steps.
 
     q: [num_heads, head_dim]. k_cache, v_cache: [num_blocks, block_size, num_kv_heads, head_dim]. block_table: physical
-    block ids, logical order; entries past ceil(seq_len / block_size) may hold anything. Returns [num_heads, head_dim];
-    zeros if seq_len is 0. Halves are summed in float32. Raises ValueError for a block that isn't in the cache. (Paper:
-    equation 4. The online softmax: Milakov and Gimelshein, 2018.)
+    block ids, logical order; entries past ceil(seq_len / block_size) may hold anything. k_scale, v_scale: as in
+    attention_steps. Returns [num_heads, head_dim]; zeros if seq_len is 0. Halves are summed in float32. Raises
+    ValueError for a block that isn't in the cache. (Paper: equation 4. The online softmax: Milakov and Gimelshein,
+    2018.)
     """
-    steps = list(attention_steps(q, k_cache, v_cache, block_table, seq_len, scale))
+    steps = list(attention_steps(q, k_cache, v_cache, block_table, seq_len, scale, k_scale, v_scale))
     return steps[-1].output.to(q.dtype) if steps else torch.zeros_like(q)
 
 
-def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale, attend_one=attend_one):
+def paged_attention(
+    q,
+    k_cache,
+    v_cache,
+    block_tables,
+    seq_lens,
+    query_start_loc,
+    scale,
+    k_scale=None,
+    v_scale=None,
+    attend_one=attend_one,
+):
     """Causal attention of a flat batch of queries, each over its own sequence's cached keys.
 
     q: [num_query_tokens, num_heads, head_dim], the sequences' queries one after the other.
@@ -92,22 +110,24 @@ def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
     block_tables: [num_seqs, max_blocks] int32; entries past ceil(seq_len / block_size) may hold anything.
     seq_lens: [num_seqs] int32, keys visible to the sequence's last query.
     query_start_loc: [num_seqs + 1] int32, prefix sums: where each sequence's queries begin in q.
+    k_scale, v_scale: [num_blocks, block_size, num_kv_heads] float32, where the cache holds codes (kv_codec); else None.
     Returns [num_query_tokens, num_heads, head_dim]; zeros where there is no key to see. Halves are summed in float32.
 
     A sequence's queries are its last positions: of n keys and c queries, query j sees keys 0 .. n - c + j. Raises
     ValueError where sizes don't fit or a table names a block that isn't in the cache. (Paper: section 4.1, equation
     4. vLLM: v1/attention/backends/flash_attn.py, whose metadata has these names.)
 
-    attend_one: what computes one row; any function of its arguments.
+    attend_one: what computes one row; any function of its arguments, without scales where there are none.
     """
-    check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
+    check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
+    scales = {} if k_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
     out = torch.zeros_like(q)
     starts = query_start_loc.tolist()
     for sequence, seq_len in enumerate(seq_lens.tolist()):
         start, stop = starts[sequence], starts[sequence + 1]
         for row in range(start, stop):
             num_keys = seq_len - (stop - 1 - row)  # the last query sees all, each one before it one fewer
-            out[row] = attend_one(q[row], k_cache, v_cache, block_tables[sequence], num_keys, scale)
+            out[row] = attend_one(q[row], k_cache, v_cache, block_tables[sequence], num_keys, scale, **scales)
     return out
 
 
@@ -121,16 +141,17 @@ class ReferenceAttention:
         self._attend_one = attend_one
 
     def plan(self, block_tables, seq_lens, query_start_loc):
-        """Returns run(q, k_cache, v_cache, scale) -> out, shapes as in paged_attention. Nothing is worth preparing."""
+        """Returns run(q, k_cache, v_cache, scale, k_scale=None, v_scale=None) -> out, shapes as in paged_attention.
+        Nothing is worth preparing."""
 
-        def run(q, k_cache, v_cache, scale):
+        def run(q, k_cache, v_cache, scale, k_scale=None, v_scale=None):
             tables = block_tables, seq_lens, query_start_loc
-            return paged_attention(q, k_cache, v_cache, *tables, scale, attend_one=self._attend_one)
+            return paged_attention(q, k_cache, v_cache, *tables, scale, k_scale, v_scale, self._attend_one)
 
         return run
 
 
-def check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc):
+def check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale=None, v_scale=None):
     """Raises ValueError, with the values, if arguments of paged_attention don't fit each other."""
     if k_cache.shape != v_cache.shape:
         raise ValueError(f"k_cache {tuple(k_cache.shape)} and v_cache {tuple(v_cache.shape)} must have the same shape")
@@ -141,8 +162,7 @@ def check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
             f"{num_heads} query heads of {query_dim} on {num_kv_heads} KV heads of {head_dim}: the sizes must be equal "
             "and the number of query heads a multiple of the number of KV heads"
         )
-    if not q.dtype == k_cache.dtype == v_cache.dtype:
-        raise ValueError(f"q is {q.dtype}, k_cache {k_cache.dtype}, v_cache {v_cache.dtype}: they must be the same")
+    check_stored(q, k_cache, v_cache, k_scale, v_scale)
     lengths, starts = seq_lens.tolist(), query_start_loc.tolist()
     if not len(block_tables) == len(lengths) == len(starts) - 1:
         raise ValueError(
@@ -158,3 +178,20 @@ def check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
     slots = block_tables.shape[1] * block_size
     if max(lengths, default=0) > slots:
         raise ValueError(f"seq_lens up to {max(lengths)}, but block_tables reach only over {slots} positions")
+
+
+def check_stored(q, k_cache, v_cache, k_scale, v_scale):
+    """Raises ValueError, with the values, unless a cache holds floating point numbers, or codes with their scales."""
+    if k_cache.dtype != v_cache.dtype or k_cache.dtype.itemsize > q.dtype.itemsize:
+        given = f"q is {q.dtype}, k_cache {k_cache.dtype}, v_cache {v_cache.dtype}"
+        raise ValueError(f"{given}: the two caches must be of the same type, and no wider than q")
+    if k_cache.dtype.itemsize > 1 and k_cache.is_floating_point():
+        if k_scale is not None or v_scale is not None:
+            raise ValueError(f"k_scale and v_scale for a cache of {k_cache.dtype}: only codes of a byte have scales")
+        return
+    for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
+        given = None if scale is None else (tuple(scale.shape), scale.dtype)
+        if given != (tuple(k_cache.shape[:-1]), torch.float32):
+            told = "None" if scale is None else f"{given[0]} {given[1]}"
+            expected = f"{tuple(k_cache.shape[:-1])} torch.float32"
+            raise ValueError(f"{name} is {told}: a cache of {k_cache.dtype} needs one scale a head, {expected}")

@@ -49,7 +49,7 @@ class GPT:
 
         def attend(layer, q, k, v):
             write(layer, k, v)
-            return run(q, cache.k[layer], cache.v[layer], self.scale)
+            return run(q, cache.k[layer], cache.v[layer], self.scale, cache.k_scale[layer], cache.v_scale[layer])
 
         hidden = self.hidden(batch.token_ids.to(self.device), batch.positions.to(self.device), attend)
         return self.logits(hidden.index_select(0, batch.logit_rows.to(self.device)))

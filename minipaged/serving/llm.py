@@ -4,9 +4,8 @@ from contextlib import contextmanager
 
 import torch
 
-from minipaged.arguments import MAX_SLOTS, swapping, whole
-from minipaged.attention import backends
-from minipaged.attention.reference import ReferenceAttention
+from minipaged.arguments import MAX_SLOTS, size, swapping, whole
+from minipaged.attention import backends, kv_codec
 from minipaged.memory.contiguous import POLICIES, ContiguousMemory
 from minipaged.memory.paged import PagedMemory
 from minipaged.model.load import load
@@ -15,6 +14,7 @@ from minipaged.serving.parts import Parts
 from minipaged.serving.scheduler import Scheduler
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams, Status
 
+DEFAULT_BLOCKS = 256
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORIES = {"paged": None, **{policy: policy for policy in POLICIES}}  # name -> how long runs are reserved
 
@@ -22,18 +22,20 @@ MEMORIES = {"paged": None, **{policy: policy for policy in POLICIES}}  # name ->
 class LLM:
     """A model with a KV cache of num_blocks blocks of block_size tokens. Names are vLLM's where it has them.
 
-    model: "tiny" or the path of a folder. dtype: "float32" or "float64". device: "cpu" or "cuda". attention: "batched",
-    "reference" or "triton"; "auto" is triton on a GPU and batched on a CPU, where triton would be interpreted.
-    max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and that. memory: "paged", or one
-    run of blocks for each request, reserved when it enters: "max" for the model's context, "pow2" for the prompt, and
-    for max_tokens rounded up to a power of two, "oracle" for both as they are. enable_prefix_caching: a prompt that
-    begins as an earlier one did takes the blocks of that beginning, if they are still there; None: in paged memory,
-    which alone can do that. preemption: what becomes of the blocks of a request that must yield, "recompute" or "swap",
-    to a pool of swap_blocks blocks in the host's memory. watermark: the share of the pool that is left free when a
-    request enters. seed: the source of seeds for requests without one. num_threads: torch's threads in the whole
-    process; the tiny model is fastest with 1. events: whether engine.step() tells what happened. poison: fill blocks
-    that nobody may read with NaN, so that a wrong read raises FloatingPointError. parts: what to build from in the
-    place of minipaged's own.
+    model: "tiny" or the path of a folder. num_blocks: 256, unless kv_memory, such as "2MiB", says how many bytes the
+    blocks may take. dtype: "float32" or "float64", in which is computed. cache_dtype: in which K and V are stored,
+    "float32", "float16", "bfloat16", or as codes of a byte with scales, "int8" or "fp8"; "auto" is dtype. device: "cpu"
+    or "cuda". attention: "batched", "reference" or "triton"; "auto" is triton on a GPU and batched on a CPU, where
+    triton would be interpreted. max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and
+    that. memory: "paged", or one run of blocks for each request, reserved when it enters: "max" for the model's
+    context, "pow2" for the prompt, and for max_tokens rounded up to a power of two, "oracle" for both as they are.
+    enable_prefix_caching: a prompt that begins as an earlier one did takes the blocks of that beginning, if they are
+    still there; None: in paged memory, which alone can do that. preemption: what becomes of the blocks of a request
+    that must yield, "recompute" or "swap", to a pool of swap_blocks blocks in the host's memory. watermark: the share
+    of the pool that is left free when a request enters. seed: the source of seeds for requests without one.
+    num_threads: torch's threads in the whole process; the tiny model is fastest with 1. events: whether engine.step()
+    tells what happened. poison: fill blocks that nobody may read with NaN, so that a wrong read raises
+    FloatingPointError. parts: what to build from in the place of minipaged's own.
 
     Raises ValueError for a value that isn't allowed. The pool may have up to 2**20 slots, num_blocks * block_size.
     """
@@ -42,8 +44,10 @@ class LLM:
         self,
         model="tiny",
         block_size=16,
-        num_blocks=256,
+        num_blocks=None,
+        kv_memory=None,
         dtype="float32",
+        cache_dtype="auto",
         seed=0,
         max_num_seqs=64,
         max_num_batched_tokens=None,
@@ -60,17 +64,24 @@ class LLM:
         parts=None,
     ):
         parts = parts or Parts()
+        _one_of("cache_dtype", cache_dtype, dict.fromkeys(("auto", *kv_codec.NAMES)))
+        cache_dtype = dtype if cache_dtype == "auto" else cache_dtype
         dtype = _one_of("dtype", dtype, DTYPES)
+        kv_codec.code_type(cache_dtype)  # raises where this torch has none
         _one_of("device", device, {"cpu": None, "cuda": None})
         if device == "cuda" and not torch.cuda.is_available():
             raise ValueError("device='cuda': torch finds no such GPU here; must be 'cpu'")
         _one_of("attention", attention, dict.fromkeys(backends.NAMES))
         attention, cache_kind = backends.backend(attention, device, dtype)
-        if parts.attend_one:
-            attention = ReferenceAttention(parts.attend_one)
+        attention = parts.attention(cache_dtype) or attention
         whole("seed", seed, least=0)
-        whole("num_blocks", num_blocks, least=1, most=MAX_SLOTS)
-        whole("block_size", block_size, least=1, most=MAX_SLOTS // num_blocks)
+        if kv_memory is not None and num_blocks is not None:
+            raise ValueError(
+                f"num_blocks={num_blocks} with kv_memory={kv_memory!r}: each says how many blocks there are"
+            )
+        pool_bytes = None if kv_memory is None else size("kv_memory", kv_memory)
+        num_blocks = whole("num_blocks", DEFAULT_BLOCKS if num_blocks is None else num_blocks, least=1, most=MAX_SLOTS)
+        whole("block_size", block_size, least=1, most=MAX_SLOTS if kv_memory else MAX_SLOTS // num_blocks)
         whole("swap_blocks", swap_blocks, least=0, most=MAX_SLOTS // block_size)
         policy = _one_of("memory", memory, MEMORIES)
         if not (enable_prefix_caching is None or isinstance(enable_prefix_caching, bool)):
@@ -84,6 +95,8 @@ class LLM:
         with torch.inference_mode():  # weights made in it are a little faster to use
             model, tokenizer = load(model, dtype, attention, device)
         config = model.config
+        if pool_bytes is not None:
+            num_blocks = _blocks_in(pool_bytes, block_size, cache_dtype, config)
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
         if policy:
             memory = ContiguousMemory(num_blocks, block_size, policy, config.max_model_len)
@@ -93,7 +106,7 @@ class LLM:
                 memory = PagedMemory(num_blocks, block_size, caching, num_host_blocks=swap_blocks, parts=parts)
         limits = max_num_seqs, max_num_batched_tokens
         scheduler = Scheduler(memory, *limits, preemption, watermark, parts=parts)
-        cache = cache_kind(*shape, dtype=dtype, device=device, poison=poison, num_host_blocks=swap_blocks)
+        cache = cache_kind(*shape, cache_dtype, device, poison, num_host_blocks=swap_blocks, codec=parts)
         torch.set_num_threads(num_threads)
         self.engine = parts.engine(model, tokenizer, cache, scheduler, seed, events)
 
@@ -192,6 +205,17 @@ def _demand_nothing_paged(policy, enable_prefix_caching, preemption, parts):
     built_from = ("allocator", "block_table", "fork", "make_writable", "block_hashes", "prefix_cache")
     if others := [name for name in built_from if getattr(parts, name) is not getattr(Parts, name)]:
         raise ValueError(f"parts with {', '.join(others)} and memory={policy!r}: these build a paged memory only")
+
+
+def _blocks_in(num_bytes, block_size, cache_dtype, config):
+    """How many blocks num_bytes bytes hold. Raises ValueError for none, and for more than are allowed."""
+    sizes = config.num_layers, config.num_kv_heads, config.head_dim
+    per_block = block_size * kv_codec.bytes_per_token(cache_dtype, *sizes)
+    most = MAX_SLOTS // block_size
+    if not 1 <= num_bytes // per_block <= most:
+        allowed = f"{per_block:,} bytes, one block of {block_size} tokens, to {most * per_block:,}"
+        raise ValueError(f"kv_memory of {num_bytes:,} bytes: must be from {allowed}")
+    return num_bytes // per_block
 
 
 def _one_of(name, value, allowed):

@@ -7,8 +7,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+import torch
+
+from minipaged.attention.kv_codec import decode, encode, has_scales
+from minipaged.attention.reference import ReferenceAttention, attend_one
 from minipaged.memory.allocator import BlockAllocator
-from minipaged.memory.block_table import BlockTable
+from minipaged.memory.block_table import BlockTable, blocks_for
 from minipaged.memory.copy_on_write import fork, make_writable
 from minipaged.memory.prefix_cache import PrefixCache, block_hashes
 from minipaged.serving.asking import AskingScheduler
@@ -25,6 +29,7 @@ class Parts:
     is preempted and resumed by serving.group. block_hashes: as in memory.prefix_cache.
     schedule: as serving.ample.schedule; None: serving.scheduler's own, which knows of blocks.
     attend_one: as attention.reference.attend_one; None: LLM's own attention, which reads many queries at a time.
+    encode, decode: as in attention.kv_codec.
     """
 
     allocator: Callable = BlockAllocator
@@ -38,6 +43,14 @@ class Parts:
     prefix_cache: Callable = PrefixCache
     schedule: Callable | None = None
     attend_one: Callable | None = None
+    encode: Callable = encode
+    decode: Callable = decode
+
+    def attention(self, cache_dtype):
+        """An attention backend that reads with attend_one and decode, or None if neither is anything but LLM's own."""
+        if self.attend_one or (self.decode is not decode and has_scales(cache_dtype)):
+            return ReferenceAttention(decoding(self.attend_one or attend_one, self.decode))
+        return None
 
     def engine(self, model, tokenizer, cache, scheduler, *others):
         """An Engine, whose memory and model are made of these parts already."""
@@ -52,3 +65,19 @@ class Parts:
     def blamed(self):
         """A context for code that runs these parts. Where they are somebody's, it says whose an error is."""
         return nullcontext()
+
+
+def decoding(attend_one, decode):
+    """attend_one for any cache. Where that isn't of q's type, it gets the sequence's own blocks, decoded."""
+
+    def attend(q, k_cache, v_cache, block_table, seq_len, scale, k_scale=None, v_scale=None):
+        if k_cache.dtype == q.dtype:
+            return attend_one(q, k_cache, v_cache, block_table, seq_len, scale)
+        blocks = block_table[: blocks_for(seq_len, k_cache.shape[1])].long()
+        k, v = (
+            decode(cache[blocks], None if scales is None else scales[blocks]).to(q.dtype)
+            for cache, scales in ((k_cache, k_scale), (v_cache, v_scale))
+        )
+        return attend_one(q, k, v, torch.arange(len(blocks), dtype=torch.int32), seq_len, scale)
+
+    return attend

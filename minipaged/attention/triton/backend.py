@@ -5,43 +5,46 @@ Everything is checked once a step, on the host, where the step's numbers come fr
 
 from minipaged.attention.kv_cache import KVCache
 from minipaged.attention.triton import checks, copy, decode, prefill, write
+from minipaged.attention.triton.tile import raw
 
 
 class TritonAttention:
     """Plan once a step, then run once a layer, as BatchedAttention."""
 
     def plan(self, block_tables, seq_lens, query_start_loc):
-        """Returns run(q, k_cache, v_cache, scale) -> out. Shapes and meaning are those of reference.paged_attention.
+        """Returns run(q, k_cache, v_cache, scale, k_scale=None, v_scale=None) -> out, as reference.paged_attention.
 
         The three tensors may be on the host; a step copies them to the GPU once. A step in which every sequence has
         one query is decode's, any other prefill's.
         """
         step = None
 
-        def run(q, k_cache, v_cache, scale):
+        def run(q, k_cache, v_cache, scale, k_scale=None, v_scale=None):
             nonlocal step
             if step is None:  # the first layer's call: only the cache knows the block size
-                step = self._prepare(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
-            return step(q, k_cache, v_cache, scale)
+                tables = block_tables, seq_lens, query_start_loc
+                step = self._prepare(q, k_cache, v_cache, *tables, k_scale, v_scale)
+            return step(q, k_cache, v_cache, scale, k_scale, v_scale)
 
         return run
 
-    def _prepare(self, q, k_cache, v_cache, block_tables, seq_lens, query_start_loc):
-        """Check a step's arguments and move them to the device. Returns step(q, k_cache, v_cache, scale) -> out."""
+    def _prepare(self, q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale):
+        """Check a step's arguments and move them to the device. Returns what runs a layer, as plan does."""
         longest = int(seq_lens.max()) if len(seq_lens) else 0
         tables = [tensor.to(q.device) for tensor in (block_tables, seq_lens, query_start_loc)]
-        checks.check_attention(q, k_cache, v_cache, *tables)
+        checks.check_attention(q, k_cache, v_cache, *tables, k_scale, v_scale)
         if len(q) == len(seq_lens) and (query_start_loc.diff() == 1).all():
             num_splits = decode.choose_num_splits(q, k_cache, longest)
-            return lambda q, k, v, scale: decode.launch(q, k, v, *tables[:2], scale, num_splits)[0]
+            return lambda q, k, v, *scales: decode.launch(q, k, v, *tables[:2], *scales, num_splits)[0]
         tiles = prefill.tiles_of(q, k_cache, query_start_loc)
-        return lambda q, k, v, scale: prefill.launch(q, k, v, tiles, *tables, scale)
+        return lambda q, k, v, *scales: prefill.launch(q, k, v, tiles, *tables, *scales)
 
 
 def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale, k_scale=None, v_scale=None):
     """Plan and run once. Arguments and result are those of reference.paged_attention, all on one device."""
     checks.check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
-    return TritonAttention().plan(block_tables, seq_lens, query_start_loc)(q, k_cache, v_cache, scale)
+    run = TritonAttention().plan(block_tables, seq_lens, query_start_loc)
+    return run(q, k_cache, v_cache, scale, k_scale, v_scale)
 
 
 class TritonKVCache(KVCache):
@@ -53,11 +56,21 @@ class TritonKVCache(KVCache):
         slots = slot_mapping.to(self.tensors[0].device)
 
         def put(layer, k, v):
+            (k, k_scale), (v, v_scale) = self.encode(k), self.encode(v)
             write.check_shapes(k, v, self.k[layer], self.v[layer], slots)
-            write.launch(k, v, self.k[layer], self.v[layer], slots)
+            write.launch(raw(k), raw(v), raw(self.k[layer]), raw(self.v[layer]), slots)
+            if k_scale is not None:
+                scales = k_scale, v_scale, self.k_scale[layer], self.v_scale[layer]
+                write.launch(*map(as_heads, scales), slots)
 
         return put
 
     def copy_blocks(self, pairs):
         for tensor in self.tensors:
-            copy.copy_blocks(tensor, tensor, pairs)
+            pool = tensor if tensor.dim() == 4 else as_heads(tensor)
+            copy.copy_blocks(pool, pool, pairs)
+
+
+def as_heads(scales):
+    """To the kernels that move numbers, scales are heads of one number."""
+    return scales.unsqueeze(-1)

@@ -15,14 +15,17 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 def check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale=None, v_scale=None):
     """Raises ValueError, naming what is wrong, if decode or prefill can't run on these. They wait for the GPU to be
     idle, since the lengths and the tables are looked at on the host."""
-    check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc)
+    check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
     tables = {"block_tables": block_tables, "seq_lens": seq_lens, "query_start_loc": query_start_loc}
-    check_one_device(q=q, k_cache=k_cache, v_cache=v_cache, **tables)
-    check_numbers(q=q, k_cache=k_cache, v_cache=v_cache)
+    scales = {} if k_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
+    check_one_device(q=q, k_cache=k_cache, v_cache=v_cache, **tables, **scales)
+    check_numbers(q=q)
+    if not scales:
+        check_numbers(k_cache=k_cache, v_cache=v_cache)
+    check_stored(q=q)
+    check_stored(k_cache=k_cache, v_cache=v_cache)
     check_indices(**tables)
     check_entries(block_tables, seq_lens, *k_cache.shape[:2])
-    if k_scale is not None or v_scale is not None:
-        raise ValueError("k_scale and v_scale: the kernels read K and V as they are, and take no scales")
     if q.shape[-1] > MAX_HEAD_DIM:
         raise ValueError(f"head_dim={q.shape[-1]}: the kernels take at most {MAX_HEAD_DIM}")
 
@@ -36,14 +39,23 @@ def check_one_device(**tensors):
 
 
 def check_numbers(**tensors):
-    """Raises ValueError unless these are of one type that kernels read, and a head's numbers lie side by side."""
+    """Raises ValueError unless these are of one type that kernels sum up."""
     dtypes = {tensor.dtype for tensor in tensors.values()}
     if len(dtypes) > 1 or not dtypes <= set(DTYPES):
-        given = ", ".join(f"{name} is {tensor.dtype}" for name, tensor in tensors.items())
-        raise ValueError(f"{given}: must all be one of {', '.join(map(str, DTYPES))}")
+        raise ValueError(f"{_types(tensors)}: must all be one of {', '.join(map(str, DTYPES))}")
+
+
+def check_stored(**tensors):
+    """Raises ValueError unless these are of one type, whichever it is, and a head's numbers lie side by side."""
+    if len({tensor.dtype for tensor in tensors.values()}) > 1:
+        raise ValueError(f"{_types(tensors)}: must all be of one type")
     for name, tensor in tensors.items():
         if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
             raise ValueError(f"{name} has strides {tensor.stride()}: the last, that of head_dim, must be 1")
+
+
+def _types(tensors):
+    return ", ".join(f"{name} is {tensor.dtype}" for name, tensor in tensors.items())
 
 
 def check_indices(**tensors):

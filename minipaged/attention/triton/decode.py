@@ -16,16 +16,18 @@ import torch
 from minipaged.attention.triton import geometry
 from minipaged.attention.triton.checks import check_attention
 from minipaged.attention.triton.loader import load
-from minipaged.attention.triton.tile import add_tile, locate, read
+from minipaged.attention.triton.tile import add_tile, locate, raw, read, read_scale, strides
 
 triton, tl = load()
 
 
 @triton.jit
 def decode_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, tables_ptr, seq_lens_ptr, scale,
+    q_ptr, k_ptr, v_ptr, k_scale_ptr, v_scale_ptr, out_ptr, lse_ptr, tables_ptr, seq_lens_ptr, scale,
     q_stride_row, q_stride_head, k_stride_block, k_stride_slot, k_stride_head, v_stride_block, v_stride_slot,
-    v_stride_head, out_stride_split, out_stride_row, out_stride_head, lse_stride_split, lse_stride_row, table_stride,
+    v_stride_head, k_scale_stride_block, k_scale_stride_slot, k_scale_stride_head, v_scale_stride_block,
+    v_scale_stride_slot, v_scale_stride_head, out_stride_split, out_stride_row, out_stride_head, lse_stride_split,
+    lse_stride_row, table_stride,
     NUM_SPLITS: tl.constexpr, BLOCK_SIZE: tl.constexpr, GROUP: tl.constexpr, PADDED_GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -46,15 +48,21 @@ def decode_kernel(
     running_sum = tl.zeros([PADDED_GROUP], tl.float32)
     weighted_sum = tl.zeros([PADDED_GROUP, PADDED_DIM], tl.float32)
     table_ptr = tables_ptr + sequence * table_stride
+    k_ptr, v_ptr = k_ptr + kv_head * k_stride_head, v_ptr + kv_head * v_stride_head
     for start in range(first, stop, TILE):
         positions = start + tl.arange(0, TILE)
         visible = positions < stop
         blocks, slots = locate(table_ptr, positions, visible, BLOCK_SIZE)
-        k_head_ptr, v_head_ptr = k_ptr + kv_head * k_stride_head, v_ptr + kv_head * v_stride_head
-        k = read(k_head_ptr, blocks, slots, visible, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
-        v = read(v_head_ptr, blocks, slots, visible, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
+        k = read(k_ptr, blocks, slots, visible, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
+        v = read(v_ptr, blocks, slots, visible, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
+        k_scale = read_scale(
+            k_scale_ptr, kv_head, blocks, slots, visible, k_scale_stride_block, k_scale_stride_slot, k_scale_stride_head
+        )
+        v_scale = read_scale(
+            v_scale_ptr, kv_head, blocks, slots, visible, v_scale_stride_block, v_scale_stride_slot, v_scale_stride_head
+        )
         running_max, running_sum, weighted_sum = add_tile(
-            q, k, v, visible[None, :], scale, running_max, running_sum, weighted_sum, PRECISION
+            q, k, v, k_scale, v_scale, visible[None, :], scale, running_max, running_sum, weighted_sum, PRECISION
         )
 
     total = tl.where(running_sum > 0, running_sum, 1.0)  # no keys: zeros, and a log-sum-exp of -inf
@@ -107,7 +115,7 @@ def decode(
     elif not 1 <= num_splits <= geometry.MAX_SPLITS:
         raise ValueError(f"num_splits={num_splits}: must be from 1 to {geometry.MAX_SPLITS}")
     geometry.check_tile_size(tile_size)
-    return launch(q, k_cache, v_cache, block_tables, seq_lens, scale, num_splits, tile_size)
+    return launch(q, k_cache, v_cache, block_tables, seq_lens, scale, k_scale, v_scale, num_splits, tile_size)
 
 
 def choose_num_splits(q, k_cache, longest, tile_size=None):
@@ -118,7 +126,9 @@ def choose_num_splits(q, k_cache, longest, tile_size=None):
     return geometry.num_splits_for(max(1, len(q)), k_cache.shape[2], longest, tile_size, num_processors)
 
 
-def launch(q, k_cache, v_cache, block_tables, seq_lens, scale, num_splits=1, tile_size=None):
+def launch(
+    q, k_cache, v_cache, block_tables, seq_lens, scale, k_scale=None, v_scale=None, num_splits=1, tile_size=None
+):
     """decode, without the checks: once they are made, they hold for every layer of a step."""
     num_seqs, num_heads, head_dim = q.shape
     _, block_size, num_kv_heads, _ = k_cache.shape
@@ -133,9 +143,9 @@ def launch(q, k_cache, v_cache, block_tables, seq_lens, scale, num_splits=1, til
     is_float32 = q.dtype == torch.float32
     sizes = geometry.decode_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size, num_splits)
     decode_kernel[num_seqs, num_kv_heads, num_splits](
-        q, k_cache, v_cache, parts, part_lse, block_tables, seq_lens, scale,
-        *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3], *parts.stride()[:3], *part_lse.stride()[:2],
-        block_tables.stride(0), **sizes,
+        q, raw(k_cache), raw(v_cache), k_scale, v_scale, parts, part_lse, block_tables, seq_lens, scale,
+        *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3], *strides(k_scale), *strides(v_scale),
+        *parts.stride()[:3], *part_lse.stride()[:2], block_tables.stride(0), **sizes,
     )  # fmt: skip
     if num_splits > 1:
         merge_kernel[num_seqs, num_heads](

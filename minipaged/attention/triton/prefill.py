@@ -18,16 +18,18 @@ import torch
 from minipaged.attention.triton import geometry
 from minipaged.attention.triton.checks import check_attention
 from minipaged.attention.triton.loader import load
-from minipaged.attention.triton.tile import add_tile, locate, read
+from minipaged.attention.triton.tile import add_tile, locate, raw, read, read_scale, strides
 
 triton, tl = load()
 
 
 @triton.jit
 def prefill_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, tiles_ptr, tables_ptr, seq_lens_ptr, query_start_loc_ptr, scale,
+    q_ptr, k_ptr, v_ptr, k_scale_ptr, v_scale_ptr, out_ptr,
+    tiles_ptr, tables_ptr, seq_lens_ptr, query_start_loc_ptr, scale,
     q_stride_row, q_stride_head, k_stride_block, k_stride_slot, k_stride_head, v_stride_block, v_stride_slot,
-    v_stride_head, out_stride_row, out_stride_head, table_stride,
+    v_stride_head, k_scale_stride_block, k_scale_stride_slot, k_scale_stride_head, v_scale_stride_block,
+    v_scale_stride_slot, v_scale_stride_head, out_stride_row, out_stride_head, table_stride,
     ROWS: tl.constexpr, QUERIES: tl.constexpr, BLOCK_SIZE: tl.constexpr, GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -49,17 +51,37 @@ def prefill_kernel(
     running_sum = tl.zeros([ROWS], tl.float32)
     weighted_sum = tl.zeros([ROWS, PADDED_DIM], tl.float32)
     table_ptr = tables_ptr + sequence.to(tl.int64) * table_stride
+    k_ptr, v_ptr = k_ptr + kv_head * k_stride_head, v_ptr + kv_head * v_stride_head
     stop = tl.minimum(seq_len, num_cached + first_query + QUERIES)  # what the last of these queries sees
     for start in range(0, stop, TILE):
         positions = start + tl.arange(0, TILE)
         in_sequence = positions < stop
         blocks, slots = locate(table_ptr, positions, in_sequence, BLOCK_SIZE)
-        k_head_ptr, v_head_ptr = k_ptr + kv_head * k_stride_head, v_ptr + kv_head * v_stride_head
-        k = read(k_head_ptr, blocks, slots, in_sequence, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
-        v = read(v_head_ptr, blocks, slots, in_sequence, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
+        k = read(k_ptr, blocks, slots, in_sequence, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
+        v = read(v_ptr, blocks, slots, in_sequence, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
         visible = in_sequence[None, :] & (positions[None, :] <= (num_cached + queries)[:, None])
+        k_scale = read_scale(
+            k_scale_ptr,
+            kv_head,
+            blocks,
+            slots,
+            in_sequence,
+            k_scale_stride_block,
+            k_scale_stride_slot,
+            k_scale_stride_head,
+        )
+        v_scale = read_scale(
+            v_scale_ptr,
+            kv_head,
+            blocks,
+            slots,
+            in_sequence,
+            v_scale_stride_block,
+            v_scale_stride_slot,
+            v_scale_stride_head,
+        )
         running_max, running_sum, weighted_sum = add_tile(
-            q, k, v, visible, scale, running_max, running_sum, weighted_sum, PRECISION
+            q, k, v, k_scale, v_scale, visible, scale, running_max, running_sum, weighted_sum, PRECISION
         )
 
     total = tl.where(running_sum > 0, running_sum, 1.0)  # no keys: zeros
@@ -77,7 +99,8 @@ def prefill(
     check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
     geometry.check_tile_size(tile_size)
     tiles = tiles_of(q, k_cache, query_start_loc)
-    return launch(q, k_cache, v_cache, tiles, block_tables, seq_lens, query_start_loc, scale, tile_size)
+    tables = block_tables, seq_lens, query_start_loc
+    return launch(q, k_cache, v_cache, tiles, *tables, scale, k_scale, v_scale, tile_size)
 
 
 def tiles_of(q, k_cache, query_start_loc):
@@ -87,7 +110,19 @@ def tiles_of(q, k_cache, query_start_loc):
     return torch.tensor(tiles, dtype=torch.int32, device=q.device).view(-1, 2)
 
 
-def launch(q, k_cache, v_cache, tiles, block_tables, seq_lens, query_start_loc, scale, tile_size=None):
+def launch(
+    q,
+    k_cache,
+    v_cache,
+    tiles,
+    block_tables,
+    seq_lens,
+    query_start_loc,
+    scale,
+    k_scale=None,
+    v_scale=None,
+    tile_size=None,
+):
     """prefill, without the checks: once they are made, they hold for every layer of a step. tiles: of tiles_of."""
     _, num_heads, head_dim = q.shape
     _, block_size, num_kv_heads, _ = k_cache.shape
@@ -96,8 +131,9 @@ def launch(q, k_cache, v_cache, tiles, block_tables, seq_lens, query_start_loc, 
         return out
     is_float32 = q.dtype == torch.float32
     prefill_kernel[len(tiles), num_kv_heads](
-        q, k_cache, v_cache, out, tiles, block_tables, seq_lens, query_start_loc, scale,
-        *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3], *out.stride()[:2], block_tables.stride(0),
+        q, raw(k_cache), raw(v_cache), k_scale, v_scale, out, tiles, block_tables, seq_lens, query_start_loc, scale,
+        *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3], *strides(k_scale), *strides(v_scale),
+        *out.stride()[:2], block_tables.stride(0),
         **geometry.prefill_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size),
     )  # fmt: skip
     return out

@@ -8,6 +8,8 @@ decode.py and prefill.py walk over such tiles. A tile is a run of positions of o
     slot in it      0  1  2  3  0  1  2  3      position % block_size
 """
 
+import torch
+
 from minipaged.attention.triton.loader import load
 
 triton, tl = load()
@@ -30,21 +32,60 @@ def read(cache_ptr, block_ids, slots, in_use, stride_block, stride_slot, HEAD_DI
     dims = tl.arange(0, DIMS)
     offsets = block_ids * stride_block + slots * stride_slot
     mask = in_use[:, None] & (dims < HEAD_DIM)[None, :]
-    return tl.load(cache_ptr + offsets[:, None] + dims[None, :], mask=mask, other=0.0).to(tl.float32)
+    stored = tl.load(cache_ptr + offsets[:, None] + dims[None, :], mask=mask, other=0)
+    # int8 becomes float32 too: its codes are exact in any type of float.
+    return fp8_to_float(stored) if cache_ptr.dtype.element_ty == tl.uint8 else stored.to(tl.float32)
 
 
 @triton.jit
-def add_tile(q, k, v, visible, scale, running_max, running_sum, weighted_sum, PRECISION: tl.constexpr):
+def fp8_to_float(byte):
+    """The number that a byte of fp8 (e4m3) is. Done by hand, since not every GPU's Triton knows the type.
+
+    A float32 has wider fields for the exponent and the fraction. Shifted by 20 the two fields of the byte stand at
+    their places in it, and the number is too small by the difference of the exponents' offsets: 127 - 7. Codes that
+    mean NaN are not stored: what isn't finite has a scale that is NaN.
+    """
+    magnitude = ((byte & 0x7F).to(tl.int32) << 20).to(tl.float32, bitcast=True) * 2.0**120
+    return tl.where(byte >= 0x80, -magnitude, magnitude)
+
+
+@triton.jit
+def read_scale(scale_ptr, kv_head, block_ids, slots, in_use, stride_block, stride_slot, stride_head):
+    """What each key's codes are multiplied by: [1, len(block_ids)] float32. Where scale_ptr is None, 1."""
+    scales = 1.0
+    if scale_ptr is not None:
+        offsets = block_ids * stride_block + slots * stride_slot + kv_head * stride_head
+        scales = tl.load(scale_ptr + offsets, mask=in_use, other=0.0)[None, :]
+    return scales
+
+
+@triton.jit
+def add_tile(
+    q, k, v, k_scale, v_scale, visible, scale, running_max, running_sum, weighted_sum, PRECISION: tl.constexpr
+):
     """The online softmax: what reference.attention_steps does with a block, for many queries at a time.
 
-    q: [rows, DIMS]. k, v: [TILE, DIMS]. visible: which row sees which key. In the first tile every row must see one,
-    or its maximum would stay -inf, and -inf minus -inf is NaN.
+    q: [rows, DIMS]. k, v: [TILE, DIMS]. k_scale, v_scale: [1, TILE], or 1 where k and v are the numbers themselves: a
+    key's scale is a factor of its score, a value's one of its weight, so no tile of K or V is ever multiplied. visible:
+    which row sees which key. In the first tile every row must see one, or its maximum would stay -inf, and -inf minus
+    -inf is NaN.
     """
-    scores = scale * tl.dot(q, tl.trans(k), input_precision=PRECISION)
+    scores = scale * tl.dot(q, tl.trans(k), input_precision=PRECISION) * k_scale
     scores = tl.where(visible, scores, float("-inf"))
     new_max = tl.maximum(running_max, tl.max(scores, axis=1))
     correction = tl.exp(running_max - new_max)  # what was summed so far was relative to the old maximum
     weights = tl.exp(scores - new_max[:, None])
     running_sum = running_sum * correction + tl.sum(weights, axis=1)
-    weighted_sum = weighted_sum * correction[:, None] + tl.dot(weights, v, input_precision=PRECISION)
+    weighted_sum = weighted_sum * correction[:, None] + tl.dot(weights * v_scale, v, input_precision=PRECISION)
     return new_max, running_sum, weighted_sum
+
+
+def raw(cache):
+    """What a kernel is given of a cache: fp8 as bytes, see fp8_to_float."""
+    is_fp8 = cache.is_floating_point() and cache.dtype.itemsize == 1
+    return cache.view(torch.uint8) if is_fp8 else cache
+
+
+def strides(scale):
+    """Those of the scales' blocks, slots and heads, as they really lie in memory; anything where there are none."""
+    return scale.stride() if scale is not None else (0, 0, 0)
