@@ -8,7 +8,10 @@ import random
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from test_attention import NO_BLOCK, dense_attention
+
+from minipaged.attention.kv_codec import encode, stored
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Ten times the largest error that was seen in float32, on a CPU and with numbers of size 1: 8.4e-7.
@@ -55,11 +58,13 @@ def kernel_case(
     seed=0,
     place_seed=0,
     scale=None,
+    cache_dtype=None,
 ):
     """Sequences of `lengths` keys, the last num_queries[i] of which are queries (default: one each).
 
     place_seed decides which blocks they take, seed the numbers. K and V lie side by side in one tensor with room
-    between the heads, so no stride is what the shape suggests.
+    between the heads, so no stride is what the shape suggests. cache_dtype: how they are stored, if not as they are:
+    then `expected` is of what is left of them.
     """
     dtype, (num_heads, num_kv_heads) = getattr(torch, dtype), heads
     num_queries = num_queries or [1] * len(lengths)
@@ -86,6 +91,8 @@ def kernel_case(
         for position in range(length):
             block, offset = mine[position // block_size], position % block_size
             k_cache[block, offset], v_cache[block, offset] = k[position], v[position]
+        if cache_dtype:
+            k, v = stored(k, cache_dtype), stored(v, cache_dtype)
         q = normal(count, num_heads, head_dim)
         queries.append(q)
         expected.append(dense_attention(q.double(), k.double(), v.double(), scale))
@@ -102,7 +109,23 @@ def kernel_case(
         "query_start_loc": torch.tensor(starts, dtype=torch.int32, device=DEVICE),
         "scale": scale,
     }
+    if cache_dtype:
+        arguments |= narrow(*pools, cache_dtype)
     return KernelCase(arguments, torch.cat(expected).to(DEVICE), torch.cat(lse).to(DEVICE), pools)
+
+
+def narrow(k_pool, v_pool, cache_dtype):
+    """The pools' numbers as a cache of this type holds them, without the guards: arguments of paged_attention.
+
+    Codes lie side by side as the numbers did, and so do scales, with room between the blocks and between the heads.
+    """
+    names, encoded = ("k", "v"), [encode(pool, cache_dtype) for pool in (k_pool, v_pool)]
+    codes = torch.stack([F.pad(codes.float(), (0, 3)) for codes, _ in encoded], dim=1).to(encoded[0][0].dtype)
+    made = {f"{name}_cache": codes[1:-1, i, ..., :-3] for i, name in enumerate(names)}
+    if encoded[0][1] is not None:
+        scales = torch.stack([F.pad(scales, (0, 1, 0, 2), value=float("nan")) for _, scales in encoded], dim=3)
+        made |= {f"{name}_scale": scales[1:-1, :-2, :-1, i] for i, name in enumerate(names)}
+    return made
 
 
 def log_sum_exp(q, k, scale):

@@ -1,7 +1,10 @@
-"""A kernel that tells where tile.py says that a tile lies. Triton wants kernels at the top of a file."""
+"""Kernels that tell where tile.py says that a tile lies, and what it makes of a byte.
+
+Triton wants kernels at the top of a file.
+"""
 
 from minipaged.attention.triton.loader import load
-from minipaged.attention.triton.tile import locate
+from minipaged.attention.triton.tile import fp8_to_float, locate
 
 triton, tl = load()
 
@@ -13,3 +16,9 @@ def offsets_kernel(
     positions = tl.arange(0, TILE)
     blocks, slots = locate(table_ptr, positions, positions < num_keys, BLOCK_SIZE)
     tl.store(out_ptr + positions, blocks * stride_block + slots * stride_slot)
+
+
+@triton.jit
+def fp8_kernel(bytes_ptr, out_ptr, SIZE: tl.constexpr):  # noqa: N803
+    index = tl.arange(0, SIZE)
+    tl.store(out_ptr + index, fp8_to_float(tl.load(bytes_ptr + index)))

@@ -5,12 +5,14 @@ Imported by tests inside their functions, since it needs torch.
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import torch
 from harness import Witness, check_scheduler, force_preemption, memory_of
 
 from minipaged.attention.batched import BatchedAttention
 from minipaged.attention.kv_cache import KVCache
+from minipaged.attention.kv_codec import stored
 from minipaged.attention.reference import ReferenceAttention
 from minipaged.memory.check import ShadowSlots
 from minipaged.model.gpt import GPT
@@ -56,11 +58,12 @@ class CheckedEngine(Engine):
         num_host_blocks=0,
         watermark=0.0,
         memory="paged",
+        cache_dtype="float64",
     ):
         config = model.config
         memory = memory_of(memory, num_blocks, block_size, config.max_model_len, prefix_caching, num_host_blocks)
         shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
-        cache = KVCache(*shape, cache_dtype="float64", poison=True, num_host_blocks=num_host_blocks)
+        cache = KVCache(*shape, cache_dtype=cache_dtype, poison=True, num_host_blocks=num_host_blocks)
         preemption = "swap" if num_host_blocks else "recompute"
         scheduler = Scheduler(memory, max_num_seqs, max_num_batched_tokens, preemption, watermark)
         super().__init__(Recorder(model), tokenizer, cache, scheduler)
@@ -92,7 +95,8 @@ class CheckedEngine(Engine):
         requests = dict.fromkeys(sequence.request for sequence in self.computed)
         with torch.inference_mode():
             for sequence in [sequence for request in requests for sequence in request.sequences]:
-                dense = self.model.model.dense(torch.tensor(sequence.token_ids).unsqueeze(0))[0]
+                token_ids = torch.tensor(sequence.token_ids).unsqueeze(0)
+                dense = self.model.model.dense(token_ids, partial(stored, cache_dtype=self.cache.cache_dtype))[0]
                 for start, logits in self.computed.get(sequence, ()):  # a fork leaves the prompt to another
                     error = (logits - dense[start : start + len(logits)]).abs().max().item()
                     assert error <= TOLERANCE, f"{sequence.name} from {start}: logits differ by {error}"

@@ -64,7 +64,7 @@ class Tokenizer:
 HOST_BLOCKS = (0, 5, 0, 200)  # of the workload of a seed, in turn: recompute, swap while there is room, always swap
 
 
-def run(seed, attention, most=1, prefix_caching=False, num_host_blocks=0):
+def run(seed, attention, most=1, prefix_caching=False, num_host_blocks=0, cache_dtype="float64"):
     """One random workload against the dense model -> the events of it. most: the most samples that a request has."""
     from oracle import CheckedEngine, random_model
 
@@ -77,7 +77,9 @@ def run(seed, attention, most=1, prefix_caching=False, num_host_blocks=0):
     budget = max_num_seqs + rng.choice([0, rng.randint(0, 12), rng.randint(0, 250)])
     sizes = num_blocks, block_size, max_num_seqs, budget
     watermark = [0.0, 0.0, 0.0, 0.05, 0.3][seed % 5]
-    engine = CheckedEngine(model, *sizes, Tokenizer(), prefix_caching, num_host_blocks, watermark)
+    engine = CheckedEngine(
+        model, *sizes, Tokenizer(), prefix_caching, num_host_blocks, watermark, cache_dtype=cache_dtype
+    )
     preempt = rng.choice([0, 0.05, 0.2]) if most > 1 else 0
     requests = workload(rng, engine, model.config.vocab_size, longest, 24, aborts=0.02, most=most, preempt=preempt)
     engine.demand_equals_dense()
@@ -108,6 +110,18 @@ def test_batched_equals_dense(seed, prefix_caching):
 @pytest.mark.parametrize("seed", some_slow(range(1000, 1015), range(1003, 1015)))
 def test_reference_equals_dense(seed, prefix_caching):
     run(seed, "reference", 1, prefix_caching, HOST_BLOCKS[seed % 4])
+
+
+NARROW = ["float32", "float16", "bfloat16", "int8", "fp8"]
+
+
+@CACHING
+@pytest.mark.parametrize("cache_dtype", NARROW)
+@pytest.mark.parametrize("seed", some_slow(range(7000, 7012), range(7001, 7012)))
+def test_fewer_bytes_equal_dense(seed, cache_dtype, prefix_caching):
+    """The dense forward rounds K and V as the cache does: then a scale that is lost on the way changes the logits."""
+    attention = "reference" if seed % 4 == 3 else "batched"
+    run(seed, attention, 1 + seed % 3, prefix_caching, HOST_BLOCKS[seed % 4], cache_dtype)
 
 
 @pytest.mark.slow

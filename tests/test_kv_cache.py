@@ -66,7 +66,9 @@ def test_wrong_sizes_are_refused(torch):
         sizes[wrong] = 0
         with pytest.raises(ValueError, match="=0"):
             KVCache(*sizes)
-    with pytest.raises(ValueError, match=r"cache_dtype=torch\.int8: must be one of float32, float16, bfloat16, int8, fp8"):
+    with pytest.raises(
+        ValueError, match=r"cache_dtype=torch\.int8: must be one of float32, float16, bfloat16, int8, fp8"
+    ):
         KVCache(1, 1, 1, 1, 1, cache_dtype=torch.int8)
 
 

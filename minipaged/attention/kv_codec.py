@@ -60,3 +60,8 @@ def encode(x, cache_dtype="int8"):
 def decode(codes, scale):
     """Codes -> numbers: [..., head_dim] float32. Where scale is None, the codes are numbers already, of any type."""
     return codes if scale is None else codes.float() * scale.unsqueeze(-1)
+
+
+def stored(x, cache_dtype):
+    """What is left of numbers that were encoded and decoded, in the type that they had."""
+    return decode(*encode(x, cache_dtype)).to(x.dtype)

@@ -54,10 +54,14 @@ class GPT:
         hidden = self.hidden(batch.token_ids.to(self.device), batch.positions.to(self.device), attend)
         return self.logits(hidden.index_select(0, batch.logit_rows.to(self.device)))
 
-    def dense(self, token_ids):
-        """The oracle: token_ids [num_seqs, num_tokens] -> logits [num_seqs, num_tokens, vocab_size], no cache."""
+    def dense(self, token_ids, stored=None):
+        """The oracle: token_ids [num_seqs, num_tokens] -> logits [num_seqs, num_tokens, vocab_size], no cache.
+
+        stored: what a cache would make of K, and of V, before they are read; None: nothing.
+        """
 
         def attend(layer, q, k, v):
+            k, v = (k, v) if stored is None else (stored(k), stored(v))
             q, k, v = (x.transpose(-3, -2) for x in (q, k, v))  # [num_seqs, heads, num_tokens, head_dim]
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale, enable_gqa=True)
             return out.transpose(-3, -2)
