@@ -90,9 +90,9 @@ def test_splits_only_where_there_are_too_few_programs():
 
 def test_every_query_is_in_one_tile():
     for group in (1, 3, 4, 100):
-        for is_float32 in (True, False):
-            step = geometry.rows_for(group, is_float32) // group
-            tiles = geometry.query_tiles([0, 1, 1, 90, 91], group, is_float32)
+        for kind in ("half", "float32", "narrow"):
+            step = geometry.rows_for(group, kind) // group
+            tiles = geometry.query_tiles([0, 1, 1, 90, 91], group, kind)
             queries = {0: 1, 1: 0, 2: 89, 3: 1}
             for sequence, count in queries.items():
                 firsts = [first for owner, first in tiles if owner == sequence]

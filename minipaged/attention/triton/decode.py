@@ -16,7 +16,7 @@ import torch
 from minipaged.attention.triton import geometry
 from minipaged.attention.triton.checks import check_attention
 from minipaged.attention.triton.loader import load
-from minipaged.attention.triton.tile import add_tile, locate, raw, read, read_scale, strides
+from minipaged.attention.triton.tile import add_tile, kind_of, locate, raw, read, read_scale, strides
 
 triton, tl = load()
 
@@ -122,7 +122,7 @@ def choose_num_splits(q, k_cache, longest, tile_size=None):
     """geometry.num_splits_for on the device of q."""
     is_gpu = q.device.type == "cuda"
     num_processors = torch.cuda.get_device_properties(q.device).multi_processor_count if is_gpu else 0
-    tile_size = tile_size or geometry.DECODE_TILE[q.dtype == torch.float32]
+    tile_size = tile_size or geometry.DECODE_TILE[kind_of(q, k_cache)]
     return geometry.num_splits_for(max(1, len(q)), k_cache.shape[2], longest, tile_size, num_processors)
 
 
@@ -140,8 +140,8 @@ def launch(
     if num_splits > 1:
         parts = q.new_empty(num_splits, *q.shape, dtype=torch.float32)
         part_lse = lse.new_empty(num_splits, *lse.shape)
-    is_float32 = q.dtype == torch.float32
-    sizes = geometry.decode_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size, num_splits)
+    shape = num_heads, num_kv_heads, head_dim, block_size
+    sizes = geometry.decode_constants(*shape, kind_of(q, k_cache), tile_size, num_splits)
     decode_kernel[num_seqs, num_kv_heads, num_splits](
         q, raw(k_cache), raw(v_cache), k_scale, v_scale, parts, part_lse, block_tables, seq_lens, scale,
         *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3], *strides(k_scale), *strides(v_scale),

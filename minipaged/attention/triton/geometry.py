@@ -9,10 +9,11 @@ from itertools import pairwise
 
 MAX_HEAD_DIM = 128  # a tile of K and one of V must fit into a program's registers and shared memory
 LEAST = 16  # tl.dot multiplies matrices of at least 16 by 16
-# Keys to a tile and warps to a program, by whether numbers are float32. They are the largest for which no kernel spills
-# registers on an A100, an H100 or an MI300, and nothing more: they were never tuned by measuring.
-DECODE_TILE, DECODE_WARPS = {True: 32, False: 64}, {True: 8, False: 4}
-PREFILL_TILE, PREFILL_WARPS = {True: 32, False: 32}, {True: 4, False: 8}
+# Keys to a tile, rows of queries and warps to a program, by the kind of numbers (kind_of). They are the largest for
+# which no kernel spills registers on an A100, an H100 or an MI300, and nothing more: they were never tuned by measuring.
+DECODE_TILE, DECODE_WARPS = {"half": 64, "float32": 32, "narrow": 16}, {"half": 4, "float32": 8, "narrow": 8}
+PREFILL_TILE, PREFILL_WARPS = {"half": 32, "float32": 32, "narrow": 16}, {"half": 8, "float32": 4, "narrow": 8}
+PREFILL_ROWS = {"half": 64, "float32": 32, "narrow": 16}
 MAX_SPLITS = 64  # the merge holds all parts of an output in registers at once
 LEAST_TILES = 4  # a split with fewer tiles costs more to merge than it gains
 
@@ -22,9 +23,17 @@ def padded(size, least=1):
     return max(least, 1 << (size - 1).bit_length())
 
 
-def rows_for(group, is_float32):
+def kind_of(query_bytes, cache_bytes):
+    """The kind of numbers that a program computes with, by the bytes that one takes in q and in the cache: "half";
+    "float32"; or "narrow", queries in float32 over a cache of halves or of codes, all of which become float32."""
+    if query_bytes == 2:
+        return "half"
+    return "float32" if cache_bytes == query_bytes else "narrow"
+
+
+def rows_for(group, kind):
     """Rows of queries in a prefill program: a query has `group` of them, one for each head of one KV head."""
-    return max(32 if is_float32 else 64, padded(group))
+    return max(PREFILL_ROWS[kind], padded(group))
 
 
 def split_range(split, num_splits, seq_len, tile_size):
@@ -47,17 +56,17 @@ def num_splits_for(num_seqs, num_kv_heads, longest, tile_size, num_processors):
     return max(1, min(math.ceil(2 * num_processors / num_programs), num_tiles // LEAST_TILES, MAX_SPLITS))
 
 
-def query_tiles(query_start_loc, group, is_float32):
+def query_tiles(query_start_loc, group, kind):
     """What each prefill program computes: a list of (sequence, its first query). query_start_loc: plain numbers.
 
     A tile never holds queries of two sequences. One that decodes has a tile, a chunk of a prompt has several.
     """
-    step = rows_for(group, is_float32) // group
+    step = rows_for(group, kind) // group
     counts = [stop - start for start, stop in pairwise(query_start_loc)]
     return [(sequence, first) for sequence, count in enumerate(counts) for first in range(0, count, step)]
 
 
-def constants(num_heads, num_kv_heads, head_dim, block_size, is_float32):
+def constants(num_heads, num_kv_heads, head_dim, block_size, kind):
     """What decode and prefill are both compiled for. Each combination is a kernel of its own.
 
     PRECISION: tensor cores round float32 to TF32. That has the 11 significant bits of a float16 and the exponents of
@@ -68,23 +77,23 @@ def constants(num_heads, num_kv_heads, head_dim, block_size, is_float32):
         "GROUP": num_heads // num_kv_heads,
         "HEAD_DIM": head_dim,
         "PADDED_DIM": padded(head_dim, LEAST),
-        "PRECISION": "ieee" if is_float32 else "tf32",
+        "PRECISION": "tf32" if kind == "half" else "ieee",
     }
 
 
-def decode_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size=None, num_splits=1):
+def decode_constants(num_heads, num_kv_heads, head_dim, block_size, kind, tile_size=None, num_splits=1):
     """What decode is compiled for. tile_size has nothing to do with block_size: a tile may be a part of a block, or
     gather many."""
-    shared = constants(num_heads, num_kv_heads, head_dim, block_size, is_float32)
-    sizes = {"TILE": tile_size or DECODE_TILE[is_float32], "num_warps": DECODE_WARPS[is_float32]}
+    shared = constants(num_heads, num_kv_heads, head_dim, block_size, kind)
+    sizes = {"TILE": tile_size or DECODE_TILE[kind], "num_warps": DECODE_WARPS[kind]}
     return {**shared, **sizes, "PADDED_GROUP": padded(shared["GROUP"], LEAST), "NUM_SPLITS": num_splits}
 
 
-def prefill_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size=None):
+def prefill_constants(num_heads, num_kv_heads, head_dim, block_size, kind, tile_size=None):
     """What prefill is compiled for."""
-    shared = constants(num_heads, num_kv_heads, head_dim, block_size, is_float32)
-    sizes = {"TILE": tile_size or PREFILL_TILE[is_float32], "num_warps": PREFILL_WARPS[is_float32]}
-    rows = rows_for(shared["GROUP"], is_float32)
+    shared = constants(num_heads, num_kv_heads, head_dim, block_size, kind)
+    sizes = {"TILE": tile_size or PREFILL_TILE[kind], "num_warps": PREFILL_WARPS[kind]}
+    rows = rows_for(shared["GROUP"], kind)
     return {**shared, **sizes, "ROWS": rows, "QUERIES": rows // shared["GROUP"]}
 
 

@@ -18,7 +18,7 @@ import torch
 from minipaged.attention.triton import geometry
 from minipaged.attention.triton.checks import check_attention
 from minipaged.attention.triton.loader import load
-from minipaged.attention.triton.tile import add_tile, locate, raw, read, read_scale, strides
+from minipaged.attention.triton.tile import add_tile, kind_of, locate, raw, read, read_scale, strides
 
 triton, tl = load()
 
@@ -106,7 +106,7 @@ def prefill(
 def tiles_of(q, k_cache, query_start_loc):
     """geometry.query_tiles as a tensor: [num_tiles, 2] int32, a sequence and its first query."""
     group = q.shape[1] // k_cache.shape[2]
-    tiles = geometry.query_tiles(query_start_loc.tolist(), group, q.dtype == torch.float32)
+    tiles = geometry.query_tiles(query_start_loc.tolist(), group, kind_of(q, k_cache))
     return torch.tensor(tiles, dtype=torch.int32, device=q.device).view(-1, 2)
 
 
@@ -129,11 +129,10 @@ def launch(
     out = q.new_empty(q.shape)
     if len(tiles) == 0:
         return out
-    is_float32 = q.dtype == torch.float32
     prefill_kernel[len(tiles), num_kv_heads](
         q, raw(k_cache), raw(v_cache), k_scale, v_scale, out, tiles, block_tables, seq_lens, query_start_loc, scale,
         *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3], *strides(k_scale), *strides(v_scale),
         *out.stride()[:2], block_tables.stride(0),
-        **geometry.prefill_constants(num_heads, num_kv_heads, head_dim, block_size, is_float32, tile_size),
+        **geometry.prefill_constants(num_heads, num_kv_heads, head_dim, block_size, kind_of(q, k_cache), tile_size),
     )  # fmt: skip
     return out

@@ -10,6 +10,7 @@ decode.py and prefill.py walk over such tiles. A tile is a run of positions of o
 
 import torch
 
+from minipaged.attention.triton import geometry
 from minipaged.attention.triton.loader import load
 
 triton, tl = load()
@@ -89,3 +90,8 @@ def raw(cache):
 def strides(scale):
     """Those of the scales' blocks, slots and heads, as they really lie in memory; anything where there are none."""
     return scale.stride() if scale is not None else (0, 0, 0)
+
+
+def kind_of(q, k_cache):
+    """geometry.kind_of, of tensors."""
+    return geometry.kind_of(q.dtype.itemsize, k_cache.dtype.itemsize)
