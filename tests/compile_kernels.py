@@ -41,7 +41,13 @@ def variants():
     # A cache that is narrower than the queries; i8 is int8, u8 is fp8. write and copy move codes, and scales.
     for dtype, stored in (*product(("fp32",), ("bf16", "i8", "u8")), *product(("bf16",), ("i8", "u8"))):
         for head_dim in (64, 128):
-            sizes = (NUM_HEADS, NUM_KV_HEADS, head_dim, BLOCK_SIZE, "narrow" if dtype == "fp32" else "half")
+            sizes = (
+                NUM_HEADS,
+                NUM_KV_HEADS,
+                head_dim,
+                BLOCK_SIZE,
+                "float32 over less" if dtype == "fp32" else "half over codes",
+            )
             yield decode.decode_kernel, dtype, head_dim, geometry.decode_constants(*sizes), FLOATS, stored
             yield prefill.prefill_kernel, dtype, head_dim, geometry.prefill_constants(*sizes), FLOATS, stored
     for head_dim, stored in ((64, "u8"), (128, "u8"), (1, "fp32")):

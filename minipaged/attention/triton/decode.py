@@ -122,7 +122,7 @@ def choose_num_splits(q, k_cache, longest, tile_size=None):
     """geometry.num_splits_for on the device of q."""
     is_gpu = q.device.type == "cuda"
     num_processors = torch.cuda.get_device_properties(q.device).multi_processor_count if is_gpu else 0
-    tile_size = tile_size or geometry.DECODE_TILE[kind_of(q, k_cache)]
+    tile_size = tile_size or geometry.SIZES[kind_of(q, k_cache)].decode_tile
     return geometry.num_splits_for(max(1, len(q)), k_cache.shape[2], longest, tile_size, num_processors)
 
 

@@ -6,16 +6,32 @@ reads: it imports neither torch nor triton.
 
 import math
 from itertools import pairwise
+from typing import NamedTuple
 
 MAX_HEAD_DIM = 128  # a tile of K and one of V must fit into a program's registers and shared memory
 LEAST = 16  # tl.dot multiplies matrices of at least 16 by 16
-# Keys to a tile, rows of queries and warps to a program, by the kind of numbers (kind_of). They are the largest for
-# which no kernel spills registers on an A100, an H100 or an MI300, and nothing more: they were never tuned by measuring.
-DECODE_TILE, DECODE_WARPS = {"half": 64, "float32": 32, "narrow": 16}, {"half": 4, "float32": 8, "narrow": 8}
-PREFILL_TILE, PREFILL_WARPS = {"half": 32, "float32": 32, "narrow": 16}, {"half": 8, "float32": 4, "narrow": 8}
-PREFILL_ROWS = {"half": 64, "float32": 32, "narrow": 16}
 MAX_SPLITS = 64  # the merge holds all parts of an output in registers at once
 LEAST_TILES = 4  # a split with fewer tiles costs more to merge than it gains
+
+
+class Sizes(NamedTuple):
+    """Keys to a tile, warps to a program, and rows of queries to a program of prefill."""
+
+    decode_tile: int
+    decode_warps: int
+    prefill_tile: int
+    prefill_warps: int
+    prefill_rows: int
+
+
+# By the kind of numbers (kind_of). These are the largest for which no kernel spills registers on an A100, an H100 or an
+# MI300, and nothing more: they were never tuned by measuring.
+SIZES = {
+    "half": Sizes(64, 4, 32, 8, 64),
+    "half over codes": Sizes(32, 4, 16, 8, 64),
+    "float32": Sizes(32, 8, 32, 4, 32),
+    "float32 over less": Sizes(16, 8, 16, 8, 16),
+}
 
 
 def padded(size, least=1):
@@ -24,16 +40,16 @@ def padded(size, least=1):
 
 
 def kind_of(query_bytes, cache_bytes):
-    """The kind of numbers that a program computes with, by the bytes that one takes in q and in the cache: "half";
-    "float32"; or "narrow", queries in float32 over a cache of halves or of codes, all of which become float32."""
+    """The kind of numbers that a program computes with, by the bytes that one takes in q and in the cache. What is
+    narrower there has to be widened, which takes registers."""
     if query_bytes == 2:
-        return "half"
-    return "float32" if cache_bytes == query_bytes else "narrow"
+        return "half" if cache_bytes == 2 else "half over codes"
+    return "float32" if cache_bytes == 4 else "float32 over less"
 
 
 def rows_for(group, kind):
     """Rows of queries in a prefill program: a query has `group` of them, one for each head of one KV head."""
-    return max(PREFILL_ROWS[kind], padded(group))
+    return max(SIZES[kind].prefill_rows, padded(group))
 
 
 def split_range(split, num_splits, seq_len, tile_size):
@@ -77,7 +93,7 @@ def constants(num_heads, num_kv_heads, head_dim, block_size, kind):
         "GROUP": num_heads // num_kv_heads,
         "HEAD_DIM": head_dim,
         "PADDED_DIM": padded(head_dim, LEAST),
-        "PRECISION": "tf32" if kind == "half" else "ieee",
+        "PRECISION": "tf32" if kind.startswith("half") else "ieee",
     }
 
 
@@ -85,14 +101,14 @@ def decode_constants(num_heads, num_kv_heads, head_dim, block_size, kind, tile_s
     """What decode is compiled for. tile_size has nothing to do with block_size: a tile may be a part of a block, or
     gather many."""
     shared = constants(num_heads, num_kv_heads, head_dim, block_size, kind)
-    sizes = {"TILE": tile_size or DECODE_TILE[kind], "num_warps": DECODE_WARPS[kind]}
+    sizes = {"TILE": tile_size or SIZES[kind].decode_tile, "num_warps": SIZES[kind].decode_warps}
     return {**shared, **sizes, "PADDED_GROUP": padded(shared["GROUP"], LEAST), "NUM_SPLITS": num_splits}
 
 
 def prefill_constants(num_heads, num_kv_heads, head_dim, block_size, kind, tile_size=None):
     """What prefill is compiled for."""
     shared = constants(num_heads, num_kv_heads, head_dim, block_size, kind)
-    sizes = {"TILE": tile_size or PREFILL_TILE[kind], "num_warps": PREFILL_WARPS[kind]}
+    sizes = {"TILE": tile_size or SIZES[kind].prefill_tile, "num_warps": SIZES[kind].prefill_warps}
     rows = rows_for(shared["GROUP"], kind)
     return {**shared, **sizes, "ROWS": rows, "QUERIES": rows // shared["GROUP"]}
 
