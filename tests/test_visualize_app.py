@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -311,6 +312,14 @@ def test_json_is_one_snapshot_a_line_and_repeatable(capsys):
     assert lines("--seed", "0") == first != lines("--seed", "1")
 
 
+def test_another_attention_tells_the_same_story(capsys):
+    told = []
+    for attention in ("batched", "reference", "triton") if find_spec("triton") else ("batched", "reference"):
+        assert main(["--scenario", "growth", "--frames", "4", "--plain", "--attention", attention]) == 0
+        told.append(capsys.readouterr().out)
+    assert len(set(told)) == 1 and "A" in told[0]
+
+
 def test_a_picture(tmp_path):
     path = tmp_path / "frame.svg"
     assert main(["--save-svg", str(path), "--frames", "4"]) == 0
@@ -339,6 +348,8 @@ def test_a_picture_that_cannot_be_written(tmp_path, capsys):
         ("--scenario mixed hello", "--scenario and prompts: only one of them"),
         ("--replay x --no-prefix-caching", "--replay with --no-prefix-caching"),
         ("--replay x --seed 3", "--replay with --seed: "),
+        ("--replay x --attention triton", "--replay with --attention"),
+        ("--attention foo", "invalid choice: 'foo' (choose from 'auto', 'batched', 'reference', 'triton')"),
         ("--max-tokens 3", "--max-tokens is for your own prompts"),
         ("--n 0 hello", "--n: '0' must be a whole number from 1 to 8"),
         ("--beam-width 9 hello", "--beam-width: '9' must be a whole number from 1 to 8"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from minipaged import arguments
 from minipaged.commandline import Parser, number
-from minipaged.options import MEMORIES, MEMORIES_TELL
+from minipaged.options import ATTENTION, MEMORIES, MEMORIES_TELL
 from visualize import scenarios
 from visualize.walk_sizes import MAX_BLOCK_SIZE
 
@@ -69,6 +69,7 @@ def parse_args(argv):
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
     what.add_argument("--memory", choices=MEMORIES, help=MEMORIES_TELL)
     what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
+    what.add_argument("--attention", choices=ATTENTION, help="auto (default) is triton on a GPU, batched on a CPU")
     what.add_argument("--preemption", choices=arguments.PREEMPTION, help="what becomes of the blocks of who must yield")
     what.add_argument(
         "--swap-blocks", type=number(int, "a whole number"), metavar="N", help="blocks in the host pool, to swap to"
@@ -99,7 +100,9 @@ def check_together(parser, args):
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         parser.error(f"{' and '.join(given)}: only one of them can be watched")
-    for name in (*POOL, "seed", "record", "max_tokens", "n", "beam_width") if args.replay is not None else ():
+    for name in (
+        (*POOL, "attention", "seed", "record", "max_tokens", "n", "beam_width") if args.replay is not None else ()
+    ):
         if getattr(args, name) is not None:
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
     for name in ("mine", "no_prefix_caching") if args.replay is not None else ():
@@ -132,7 +135,9 @@ def check_together(parser, args):
 
 def walk_of(args):
     """The walk through the decode kernel. Raises ValueError for what has no meaning there."""
-    without = [name for name in (*POOL, "record") if getattr(args, name) is not None and name != "block_size"]
+    without = [
+        name for name in (*POOL, "attention", "record") if getattr(args, name) is not None and name != "block_size"
+    ]
     without += [name for name in ("mine", "no_prefix_caching") if getattr(args, name)]
     asked = "--scenario kernel with --"
     for name in without:
@@ -172,4 +177,6 @@ def scenario_of(args):
     arguments.watermark_of(settings.get("watermark", 0.0))
     if settings != scenario.settings:  # the story is about the pool that it was written for
         scenario = replace(scenario, before="", after="")
+    if args.attention is not None:  # the story is the same
+        settings["attention"] = args.attention
     return replace(scenario, settings=settings)
