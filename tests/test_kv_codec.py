@@ -84,6 +84,16 @@ def test_what_is_not_finite_never_becomes_a_number(torch, cache_dtype, wrong):
 
 
 @every_code
+def test_small_halves_are_not_lost(torch, cache_dtype):
+    """The largest of them divided by the largest code would be 0 as a half."""
+    from minipaged.attention.kv_codec import decode, encode
+
+    x = torch.tensor([1e-6, -5e-7], dtype=torch.float16)
+    codes, scale = encode(x, cache_dtype)
+    assert scale > 0 and ((decode(codes, scale) - x.float()).abs() <= x.float().abs().max() / 16).all()
+
+
+@every_code
 def test_numbers_at_the_ends_of_their_range(torch, cache_dtype):
     from minipaged.attention.kv_codec import decode, encode
 

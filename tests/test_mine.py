@@ -55,6 +55,31 @@ def test_nothing_is_solved_at_first(folder):
     assert parts.yours == "yours: nothing yet"
 
 
+@pytest.mark.parametrize("cache_dtype", ["float16", "int8"])
+def test_attention_that_knows_no_scales_reads_a_narrow_cache(cache_dtype):
+    """attend_one, encode and decode that are somebody's: the answers are minipaged's own, and each was called."""
+    from minipaged.attention import kv_codec, reference
+    from minipaged.serving.parts import Parts
+
+    called = set()
+
+    def noted(function):
+        def call(*arguments):
+            called.add(function.__name__)
+            return function(*arguments)
+
+        return call
+
+    expected = answers(None, cache_dtype=cache_dtype, attention="reference")
+    names = ["attend_one", "encode", "decode"]
+    functions = [noted(getattr(module, name)) for module, name in zip((reference, kv_codec, kv_codec), names)]
+    assert answers(Parts(**dict(zip(names, functions))), cache_dtype=cache_dtype) == expected
+    assert called == set(names)
+    if cache_dtype == "int8":  # a decode alone is used too
+        called.clear()
+        assert answers(Parts(decode=functions[2]), cache_dtype=cache_dtype) == expected and called == {"decode"}
+
+
 @pytest.mark.slow
 def test_each_right_solution_runs_the_engine(folder):
     expected = [answers(None, n=n) for n in (1, 2)]

@@ -140,8 +140,8 @@ def walk_of(args):
     ]
     without += [name for name in ("mine", "no_prefix_caching") if getattr(args, name)]
     asked = "--scenario kernel with --"
-    for name in without:
-        raise ValueError(f"{asked}{name.replace('_', '-')}: no engine runs in it, leave one of them out")
+    if without:
+        raise ValueError(f"{asked}{without[0].replace('_', '-')}: no engine runs in it, leave one of them out")
     if args.block_size is not None and args.block_size > MAX_BLOCK_SIZE:
         raise ValueError(f"{asked}block-size {args.block_size}: at most {MAX_BLOCK_SIZE} are shown there")
     settings = {} if args.block_size is None else {"block_size": args.block_size}

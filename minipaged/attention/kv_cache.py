@@ -8,7 +8,6 @@ Lesson 05 builds it.
 import torch
 
 from minipaged.attention import kv_codec
-from minipaged.attention.kv_codec import code_type, has_scales
 
 
 class KVCache:
@@ -47,12 +46,12 @@ class KVCache:
             )
         if num_host_blocks < 0:
             raise ValueError(f"num_host_blocks={num_host_blocks}: must be 0 or more")
-        dtype = code_type(cache_dtype)
+        dtype, is_coded = kv_codec.code_type(cache_dtype), kv_codec.has_scales(cache_dtype)
         self.num_blocks, self.block_size, self.poison = num_blocks, block_size, poison
         self.num_host_blocks, self.cache_dtype, self._codec = num_host_blocks, cache_dtype, codec
-        stored = torch.uint8 if has_scales(cache_dtype) else dtype  # torch can't copy fp8, but bytes
+        stored = torch.uint8 if is_coded else dtype  # torch can't copy fp8, but bytes
         per_slot = [((num_kv_heads, head_dim), stored)] * 2 * num_layers  # K of every layer, then V of every layer
-        if has_scales(cache_dtype):
+        if is_coded:
             per_slot += [((num_kv_heads,), torch.float32)] * 2 * num_layers
 
         def pool(num_blocks, device):

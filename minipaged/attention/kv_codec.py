@@ -50,7 +50,7 @@ def encode(x, cache_dtype="int8"):
     if not has_scales(cache_dtype):
         return x.to(dtype), None
     largest = LARGEST[cache_dtype]
-    scale = (x.abs().amax(-1) / largest).float()
+    scale = x.abs().amax(-1).float() / largest  # as a half it could become 0, and the whole head with it
     scale = scale.where(scale.isfinite(), torch.nan)
     codes = x / scale.where(scale > 0, 1).unsqueeze(-1)
     codes = codes.nan_to_num(0, 0, 0).clamp(-largest, largest)  # what becomes of NaN as a whole number is undefined

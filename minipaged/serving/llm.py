@@ -45,9 +45,7 @@ class LLM:
         model="tiny",
         block_size=16,
         num_blocks=None,
-        kv_memory=None,
         dtype="float32",
-        cache_dtype="auto",
         seed=0,
         max_num_seqs=64,
         max_num_batched_tokens=None,
@@ -62,6 +60,8 @@ class LLM:
         events=True,
         poison=False,
         parts=None,
+        cache_dtype="auto",
+        kv_memory=None,
     ):
         parts = parts or Parts()
         _one_of("cache_dtype", cache_dtype, dict.fromkeys(("auto", *kv_codec.NAMES)))
@@ -81,7 +81,7 @@ class LLM:
             )
         pool_bytes = None if kv_memory is None else size("kv_memory", kv_memory)
         num_blocks = whole("num_blocks", DEFAULT_BLOCKS if num_blocks is None else num_blocks, least=1, most=MAX_SLOTS)
-        whole("block_size", block_size, least=1, most=MAX_SLOTS if kv_memory else MAX_SLOTS // num_blocks)
+        whole("block_size", block_size, least=1, most=MAX_SLOTS // (num_blocks if pool_bytes is None else 1))
         whole("swap_blocks", swap_blocks, least=0, most=MAX_SLOTS // block_size)
         policy = _one_of("memory", memory, MEMORIES)
         if not (enable_prefix_caching is None or isinstance(enable_prefix_caching, bool)):

@@ -115,8 +115,7 @@ class Scheduler(Ledger):
         Returns how many have theirs, which is all of them unless the pool has too few free blocks for the next one, and
         what is left of the budget.
         """
-        # Every sequence is here in every step, so names are looked up once, and one request is asked for at a time only
-        # where it has several sequences.
+        # Every running sequence comes by here in every step, so what the loop uses is looked up once, before it.
         rows, due, grow, log = plan.rows, plan.due, self.memory.grow, self.log
         for number, request in enumerate(requests):
             sequences = request.sequences

@@ -22,8 +22,8 @@ def check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
     check_numbers(q=q)
     if not scales:
         check_numbers(k_cache=k_cache, v_cache=v_cache)
-    check_stored(q=q)
-    check_stored(k_cache=k_cache, v_cache=v_cache)
+    check_alike(q=q)
+    check_alike(k_cache=k_cache, v_cache=v_cache)
     check_indices(**tables)
     check_entries(block_tables, seq_lens, *k_cache.shape[:2])
     if q.shape[-1] > MAX_HEAD_DIM:
@@ -45,7 +45,7 @@ def check_numbers(**tensors):
         raise ValueError(f"{_types(tensors)}: must all be one of {', '.join(map(str, DTYPES))}")
 
 
-def check_stored(**tensors):
+def check_alike(**tensors):
     """Raises ValueError unless these are of one type, whichever it is, and a head's numbers lie side by side."""
     if len({tensor.dtype for tensor in tensors.values()}) > 1:
         raise ValueError(f"{_types(tensors)}: must all be of one type")

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 MAX_HEAD_DIM = 128  # a tile of K and one of V must fit into a program's registers and shared memory
-LEAST = 16  # tl.dot multiplies matrices of at least 16 by 16
+LEAST = 16  # on an NVIDIA GPU tl.dot sums over at least 16 products, and fills up smaller matrices to its own size
 MAX_SPLITS = 64  # the merge holds all parts of an output in registers at once
 LEAST_TILES = 4  # a split with fewer tiles costs more to merge than it gains
 
 
-class Sizes(NamedTuple):
+class TileSizes(NamedTuple):
     """Keys to a tile, warps to a program, and rows of queries to a program of prefill."""
 
     decode_tile: int
@@ -27,10 +27,10 @@ class Sizes(NamedTuple):
 # By the kind of numbers (kind_of). These are the largest for which no kernel spills registers on an A100, an H100 or an
 # MI300, and nothing more: they were never tuned by measuring.
 SIZES = {
-    "half": Sizes(64, 4, 32, 8, 64),
-    "half over codes": Sizes(32, 4, 16, 8, 64),
-    "float32": Sizes(32, 8, 32, 4, 32),
-    "float32 over less": Sizes(16, 8, 16, 8, 16),
+    "half": TileSizes(64, 4, 32, 8, 64),
+    "half over codes": TileSizes(32, 4, 16, 8, 64),
+    "float32": TileSizes(32, 8, 32, 4, 32),
+    "float32 over less": TileSizes(16, 8, 16, 8, 16),
 }
 
 

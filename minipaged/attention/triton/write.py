@@ -10,7 +10,7 @@ One program serves one token, with all of its KV heads:
 (vLLM: reshape_and_cache_flash in cache_kernels.cu.)
 """
 
-from minipaged.attention.triton.checks import check_indices, check_one_device, check_stored
+from minipaged.attention.triton.checks import check_alike, check_indices, check_one_device
 from minipaged.attention.triton.geometry import padded
 from minipaged.attention.triton.loader import load
 
@@ -66,7 +66,7 @@ def check_shapes(k, v, k_cache, v_cache, slot_mapping):
     expected = (len(slot_mapping), *k_cache.shape[2:])
     if k.shape != expected or v.shape != expected:
         raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)}: both must be {expected} for these slots")
-    check_stored(k=k, v=v, k_cache=k_cache, v_cache=v_cache)
+    check_alike(k=k, v=v, k_cache=k_cache, v_cache=v_cache)
     check_one_device(k=k, v=v, k_cache=k_cache, v_cache=v_cache, slot_mapping=slot_mapping)
 
 
