@@ -90,6 +90,11 @@ def force_preemption(scheduler):
     return plan.swap_out
 
 
+def grow(memory, wanted):
+    """As a scheduler asks for slots: for the sequences of a group together, and for one alone in another way."""
+    return memory.grow_one(*wanted[0]) if len(wanted) == 1 else memory.grow(wanted)
+
+
 class Drive:
     """Plays the engine without a model: every due sequence goes on with token 7 until it has max_tokens, or `stops`
     (a function of a sequence) says so."""

@@ -5,7 +5,7 @@ import random
 
 import hypothesis.strategies as st
 import pytest
-from harness import Drive, Witness, check_scheduler, some_slow
+from harness import Drive, Witness, check_scheduler, grow, some_slow
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -470,9 +470,9 @@ class ContiguousMachine(RuleBasedStateMachine):
         wanted = [(name, data.draw(st.integers(1, 9))) for name in names if name in self.sequences]
         if any(self.sequences[name][0] + n > self.sequences[name][2] for name, n in wanted):
             with pytest.raises(ValueError, match="reserved"):
-                self.memory.grow(wanted)
+                grow(self.memory, wanted)
             return
-        assert self.memory.grow(wanted) == []
+        assert grow(self.memory, wanted) == []
         for name, n in wanted:
             start = self.sequences[name][0]
             self.sequences[name][0] += n

@@ -2,6 +2,7 @@
 
 import hypothesis.strategies as st
 import pytest
+from harness import grow
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
@@ -124,7 +125,7 @@ class MemoryMachine(RuleBasedStateMachine):
         names = data.draw(st.lists(st.sampled_from("ABCDE"), unique=True))
         wanted = [(name, data.draw(st.integers(1, 7))) for name in names if name in self.lengths]
         contents, num_copies = self.grown(wanted)
-        copies = self.memory.grow(wanted)
+        copies = grow(self.memory, wanted)
         assert (copies is None) == (self.free(contents) < 0)
         if copies is None:
             return

@@ -126,6 +126,8 @@ def test_grow_serves_all_or_none():
         (lambda memory: memory.grow([("A", 5.0)]), "num_new_tokens=5.0"),
         (lambda memory: memory.admit("C", [1] * 100, extra_blocks=-100), "extra_blocks=-100"),
         (lambda memory: memory.grow([("A", 1), ("A", 1)]), "only once"),
+        (lambda memory: memory.grow_one("B", 1), "'B'"),
+        (lambda memory: memory.grow_one("A", 0), "num_new_tokens=0"),
         (lambda memory: memory.grow([("A", -3)]), "num_new_tokens=-3"),
         (lambda memory: memory.commit("A", [1, 2, 3], 4), "4 tokens"),
         (lambda memory: memory.commit("A", [1, 2, 3], 2), "2 tokens computed, but 3"),

@@ -31,6 +31,10 @@ class BlockMemory:
         """How many of these tokens a prefix hit would save. Changes nothing."""
         return 0
 
+    def grow_one(self, seq_id, num_new_tokens):
+        """As grow([(seq_id, num_new_tokens)])."""
+        return self.grow([(seq_id, num_new_tokens)])
+
     def commit(self, seq_id, token_ids, num_computed_tokens):
         """Note that K and V of a sequence's first num_computed_tokens tokens are written: of these token_ids.
 

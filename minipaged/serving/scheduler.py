@@ -116,7 +116,7 @@ class Scheduler(Ledger):
         what is left of the budget.
         """
         # Every running sequence comes by here in every step, so what the loop uses is looked up once, before it.
-        rows, due, grow, log = plan.rows, plan.due, self.memory.grow, self.log
+        rows, due, grow, log = plan.rows, plan.due, self.memory.grow_one, self.log
         for number, request in enumerate(requests):
             sequences = request.sequences
             if len(sequences) > 1:
@@ -130,7 +130,7 @@ class Scheduler(Ledger):
             num_tokens = total - start
             if num_tokens > budget:
                 num_tokens = budget
-            copies = grow([(sequence.name, num_tokens)])
+            copies = grow(sequence.name, num_tokens)
             if copies is None:
                 return number, budget
             if copies:
