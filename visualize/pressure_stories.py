@@ -70,3 +70,29 @@ CHUNKED_PREFILL = Scenario(
     ),
     settings=SETTINGS | {"num_blocks": 30},
 )
+
+QUANTISED = Scenario(
+    name="quantised",
+    title="the same requests in the same bytes, first as float16, then as int8",
+    before=(
+        "Four requests share 64 KiB, in which K and V are stored as float16, and then once more as int8. "
+        "Watch how many blocks there are: fewer bytes for a token are more tokens in the same memory."
+    ),
+    arrivals=tuple(
+        Arrival(0, name, f"{speaker}:\n{words}", 20)
+        for name, speaker, words in (
+            ("A", "ROMEO", "But, soft!"),
+            ("B", "PORTIA", "The quality of mercy"),
+            ("C", "IAGO", "Put money"),
+            ("D", "PUCK", "Lord, what fools"),
+        )
+    ),
+    settings={
+        "kv_memory": "64KiB",
+        "block_size": 4,
+        "max_num_seqs": 5,
+        "max_num_batched_tokens": 20,
+        "enable_prefix_caching": False,
+    },
+    cache_dtypes=("float16", "int8"),
+)

@@ -33,7 +33,8 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Scenario:
-    """before: two sentences that are shown before the first step. after: one, after the last."""
+    """cache_dtypes: two types of cache, if the story is told twice, once on each, in the memory of settings["kv_memory"].
+    before: two sentences that are shown before the first step. after: one, after the last."""
 
     name: str
     title: str
@@ -41,6 +42,7 @@ class Scenario:
     settings: dict = field(default_factory=dict)  # of minipaged.serving.llm.LLM
     before: str = ""
     after: str = ""
+    cache_dtypes: tuple = ()
 
     def of(self, parts):
         """The same story, run by a learner's parts (minipaged.mine.Mine): its title says which."""

@@ -17,6 +17,7 @@ from visualize.requests import draw_requests
 from visualize.reserved import draw_free_runs
 from visualize.scene import Scene
 from visualize.sharing import draw_copies
+from visualize.storage import draw_storage
 from visualize.timeline import draw_timeline
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
@@ -116,7 +117,8 @@ def pool_panel(scene, width, height, fill=False):
     by_runs = f", runs by {snapshot.memory}" * scene.may_reserve
     title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}{by_runs}"
     lines = [heading(title, legend(scene, width - len(title) - 8), width, scene.ink)]
-    lines += draw_pool(scene, width, height - 2, scene.focus)
+    lines += draw_storage(scene, width)
+    lines += draw_pool(scene, width, height - 1 - len(lines), scene.focus)
     lines += draw_free_runs(scene, width) if scene.may_reserve else draw_free_queue(scene, width)
     return filled(lines, width, height) if fill else lines
 
