@@ -195,7 +195,7 @@ def scenario_of(args):
 
 
 def check_bytes(args, scenario):
-    """Raises ValueError for a memory that can't be had, and for what a story that compares types of cache says itself."""
+    """Raises ValueError for too large a memory, and for what a story that compares types of cache says itself."""
     if args.kv_memory is not None and arguments.size("--kv-memory", args.kv_memory) > MAX_BYTES:
         raise ValueError(f"--kv-memory {args.kv_memory}: at most {MAX_BYTES // 2**20} MiB are allowed")
     for name in ("cache_dtype", "num_blocks") if scenario.cache_dtypes else ():

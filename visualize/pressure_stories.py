@@ -75,7 +75,7 @@ QUANTISED = Scenario(
     name="quantised",
     title="the same requests in the same bytes, first as float16, then as int8",
     before=(
-        "Four requests share 64 KiB, in which K and V are stored as float16, and then once more as int8. "
+        "Four requests share 72 KiB, in which K and V are stored as float16, and then once more as int8. "
         "Watch how many blocks there are: fewer bytes for a token are more tokens in the same memory."
     ),
     arrivals=tuple(
@@ -88,7 +88,7 @@ QUANTISED = Scenario(
         )
     ),
     settings={
-        "kv_memory": "64KiB",
+        "kv_memory": "72KiB",
         "block_size": 4,
         "max_num_seqs": 5,
         "max_num_batched_tokens": 20,

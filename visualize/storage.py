@@ -2,6 +2,7 @@
 
 from visualize.lines import fit, line
 from visualize.snapshot import Storage
+from visualize.words import count
 
 COMPARED = ("float32", "float16", "int8")  # fp8 takes what int8 takes, bfloat16 what float16 takes
 UNITS = (("MiB", 2**20), ("KiB", 2**10))
@@ -35,7 +36,6 @@ def draw_storage(scene, width):
     if storage is None:
         return []
     what = f"{storage.cache_dtype}: {storage.bytes_per_token:,} B a token"
-    others = [f"{name} {number:,}" for name, number in storage.others]
-    held = f"{in_bytes(storage.num_bytes)} hold {num_blocks:,} blocks"
-    told = (f"{what}; {held}; {', '.join(others)}", f"{what}; {held}", what)
+    held = f"{what}, {in_bytes(storage.num_bytes)}: {count(num_blocks, 'block')}"
+    told = (f"{held}; {', '.join(f'{name} {number:,}' for name, number in storage.others)}", held, what)
     return [fit(line((next((each for each in told if len(each) <= width), what), "dim")), width, scene.ink)]

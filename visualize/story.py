@@ -33,8 +33,10 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Scenario:
-    """cache_dtypes: two types of cache, if the story is told twice, once on each, in the memory of settings["kv_memory"].
-    before: two sentences that are shown before the first step. after: one, after the last."""
+    """before: two sentences that are shown before the first step. after: one, after the last.
+
+    cache_dtypes: two types of cache, if the story is told twice, on each once, in the memory of settings["kv_memory"].
+    """
 
     name: str
     title: str
