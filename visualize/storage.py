@@ -4,7 +4,7 @@ from visualize.lines import fit, line
 from visualize.snapshot import Storage
 from visualize.words import count
 
-COMPARED = ("float32", "float16", "int8")  # fp8 takes what int8 takes, bfloat16 what float16 takes
+COMPARED = ("float32", "float16", "int8")
 UNITS = (("MiB", 2**20), ("KiB", 2**10))
 
 
@@ -18,7 +18,8 @@ def storage_of(engine, num_bytes=None):
         return block_size * bytes_per_token(cache_dtype, config.num_layers, config.num_kv_heads, config.head_dim)
 
     num_bytes = num_bytes or engine.memory.num_blocks * per_block(name)
-    others = tuple((other, num_bytes // per_block(other)) for other in COMPARED if other != name)
+    others = (other for other in COMPARED if per_block(other) != per_block(name))
+    others = tuple((other, num_bytes // per_block(other)) for other in others)
     return Storage(name, per_block(name) // block_size, num_bytes, others)
 
 
