@@ -19,7 +19,7 @@ class KVCache:
 
     cache_dtype: how numbers are stored, a name that kv_codec knows. Where these are codes, `k_scale[layer]` and
     `v_scale[layer]`, [num_blocks, block_size, num_kv_heads] float32, belong to them; else they are None. codec: whose
-    `encode` is used, the module kv_codec or something like it.
+    `encode` makes codes and scales, the module kv_codec or something like it; without scales nobody is asked.
 
     poison: for tests. Whatever nobody has written yet is NaN, or its scale is, which spreads to the output of whoever
     reads it. Raises ValueError for a size below 1 or a type that isn't known. (Paper: section 5.1, the first and the
@@ -114,7 +114,8 @@ class KVCache:
 
     def encode(self, x):
         """What is stored for these numbers: codes, and their scales or None."""
-        return self._codec.encode(x.detach(), self.cache_dtype)  # detached: the cache keeps no history
+        codec = self._codec if kv_codec.has_scales(self.cache_dtype) else kv_codec
+        return codec.encode(x.detach(), self.cache_dtype)  # detached: the cache keeps no history
 
     def apply(self, plan):
         """Do what a step asks of whole blocks before anything is computed: swap out, poison, swap in, copy.
