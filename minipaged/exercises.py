@@ -206,6 +206,17 @@ EXERCISES = {
             difficulty="medium",
             parts=("block_hashes", "prefix_cache"),
         ),
+        Exercise(
+            id="ex11",
+            topic="quantized_kv",
+            title="numbers as codes of one byte, and back",
+            module="minipaged.attention.kv_codec",
+            names=("encode", "decode"),
+            lesson="11_quantized_kv",
+            minutes=20,
+            difficulty="easy",
+            parts=("encode", "decode"),
+        ),
     )
 }
 

@@ -212,4 +212,21 @@ HINTS = {
         "self._blocks.get(block_hash)`; if there are none, stop; else append `blocks[0]`. Without the last token, the "
         "number of full blocks is just `(len(token_ids) - 1) // block_size`.",
     ),
+    "ex11": (
+        "First only int8, and one head: `[0, 1.27, -0.63]`. What is the largest |x|? Which number must a step stand "
+        "for, so that 127 steps reach it? Then divide, and round. Think of many heads last: each part of the "
+        "calculation can be done for all of them at once, if the scale has a dimension of 1 where head_dim is in x.\n\n"
+        "What is x / scale for a head of zeros? And what is the largest |x| of a head that holds inf?",
+        "`x.abs().amax(-1)` is the largest |x| of each head; NaN comes through it. Turn it into float32 before you "
+        "divide it by `LARGEST[cache_dtype]`. `scale.isfinite()` says where no number is NaN or infinite, and "
+        "`scale.where(condition, other)` puts something else where the condition is false: NaN for the scale that is "
+        "returned, 1 for the one that is divided by.\n\n"
+        "`tensor.to(torch.int8)` cuts off: round before it. fp8 is a float, and its `to` goes to the nearest by "
+        "itself. `unsqueeze(-1)` gives a scale the dimension that head_dim has in x.",
+        "`encode`: `scale = x.abs().amax(-1).float() / LARGEST[cache_dtype]`; `scale = scale.where(scale.isfinite(), "
+        "torch.nan)`. To divide by: `step = scale.where(scale > 0, 1)`; NaN is not above 0, so it is 1 there too. "
+        "`codes = x.float() / step.unsqueeze(-1)`; `nan_to_num(0, 0, 0)` and `clamp(-largest, largest)` make them "
+        "harmless. For int8 `codes.round()`; then `.to(CODE_TYPE[cache_dtype])`. Return both.\n\n"
+        "`decode`: `codes.float() * scale.unsqueeze(-1)`.",
+    ),
 }

@@ -12,6 +12,7 @@ import torch
 from minipaged import learner
 from minipaged.attention import reference
 from minipaged.beside_ample import beside_ample
+from minipaged.beside_codec import beside_codec
 from minipaged.exercises import EXERCISES
 from minipaged.learner import WrongAnswer
 from minipaged.memory import prefix_cache
@@ -54,6 +55,8 @@ class Mine(Parts):
             parts |= accounted(parts["choose_victim"], parts["preempt"], parts["resume"])
         if "prefix_cache" in parts:
             parts |= beside_ours(parts["block_hashes"], parts["prefix_cache"])
+        if "encode" in parts:
+            parts |= beside_codec(parts["encode"], parts["decode"])
         return cls(**parts, exercises=tuple(solved), notes=tuple(notes))
 
     @property

@@ -55,9 +55,10 @@ def test_nothing_is_solved_at_first(folder):
     assert parts.yours == "yours: nothing yet"
 
 
-@pytest.mark.parametrize("cache_dtype", ["float16", "int8"])
+@pytest.mark.parametrize("cache_dtype", ["float16", "bfloat16", "int8", "fp8"])
 def test_attention_that_knows_no_scales_reads_a_narrow_cache(cache_dtype):
-    """attend_one, encode and decode that are somebody's: the answers are minipaged's own, and each was called."""
+    """attend_one, encode and decode that are somebody's: the answers are minipaged's own. attend_one was called, and
+    the two others where the cache has scales, for a type that they know: for floats nobody asks them."""
     from minipaged.attention import kv_codec, reference
     from minipaged.serving.parts import Parts
 
@@ -66,6 +67,8 @@ def test_attention_that_knows_no_scales_reads_a_narrow_cache(cache_dtype):
     def noted(function):
         def call(*arguments):
             called.add(function.__name__)
+            assert function.__name__ != "encode" or arguments[1] == cache_dtype
+            assert function.__name__ != "decode" or arguments[1].dtype.itemsize == 4
             return function(*arguments)
 
         return call
@@ -74,10 +77,12 @@ def test_attention_that_knows_no_scales_reads_a_narrow_cache(cache_dtype):
     names = ["attend_one", "encode", "decode"]
     functions = [noted(getattr(module, name)) for module, name in zip((reference, kv_codec, kv_codec), names)]
     assert answers(Parts(**dict(zip(names, functions))), cache_dtype=cache_dtype) == expected
-    assert called == set(names)
-    if cache_dtype == "int8":  # a decode alone is used too
+    is_coded = cache_dtype in ("int8", "fp8")
+    assert called == set(names if is_coded else names[:1])
+    for name, function in zip(names[1:], functions[1:]):  # one of them alone is used too
         called.clear()
-        assert answers(Parts(decode=functions[2]), cache_dtype=cache_dtype) == expected and called == {"decode"}
+        assert answers(Parts(**{name: function}), cache_dtype=cache_dtype, attention="reference") == expected
+        assert called == ({name} if is_coded else set())
 
 
 @pytest.mark.slow
@@ -93,13 +98,76 @@ def test_each_right_solution_runs_the_engine(folder):
             assert [answers(parts, n=n) for n in (1, 2)] == expected, path.name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cache_dtype", ["int8", "fp8"])
+def test_each_right_codec_runs_the_engine(folder, cache_dtype):
+    import honesty
+
+    expected = [answers(None, n=n, cache_dtype=cache_dtype) for n in (1, 2)]
+    for path in honesty.solutions("right", EXERCISES["ex11"]):
+        shutil.copy(path, folder / EXERCISES["ex11"].file)
+        assert [answers(mine(), n=n, cache_dtype=cache_dtype) for n in (1, 2)] == expected, path.name
+
+
+WRONG_CODECS = {
+    "codes for the whole tensor": (
+        "def encode(x, cache_dtype='int8', solved=encode):\n"
+        "    codes, scale = solved(x.flatten()[None], cache_dtype)\n"
+        "    return codes.view(x.shape), scale.expand(x.shape[:-1])\n",
+        r"encode\(\[29, 2, 32\], 'int8'\): 57 of 58 heads are read less exactly than minipaged's",
+    ),
+    "cut off": (
+        "def encode(x, cache_dtype='int8'):\n    scale = x.abs().amax(-1).float() / 127\n"
+        "    return (x / scale[..., None]).char(), scale\n",
+        r"encode\(.*\): 58 of 58 heads are read less exactly",
+    ),
+    "no scale": (
+        "def encode(x, cache_dtype='int8', solved=encode):\n    return solved(x, cache_dtype)[0], None\n",
+        r"encode: scale is NoneType, and it must be \[29, 2\] torch.float32",
+    ),
+    "codes as floats": (
+        "def encode(x, cache_dtype='int8', solved=encode):\n"
+        "    codes, scale = solved(x, cache_dtype)\n    return codes.float(), scale\n",
+        r"encode: codes is \[29, 2, 32\] torch.float32, and it must be \[29, 2, 32\] torch.int8",
+    ),
+    "decode divides": (
+        "def decode(codes, scale):\n    return codes.float() / scale.unsqueeze(-1)\n",
+        r"decode\(\[\d+, 4, 2, 32\]\) is .* away from minipaged's answer",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, message", WRONG_CODECS.values(), ids=list(WRONG_CODECS))
+def test_codes_that_would_spoil_a_text_are_told(folder, text, message):
+    write(folder, "ex11", SOLVED["ex11"] + text)
+    assert answers(mine()) == answers(None)  # a cache of floats has no use for them
+    with pytest.raises(ValueError, match="while the engine used encode, decode: WrongAnswer: " + message):
+        answers(mine(), cache_dtype="int8")
+
+
+def test_codes_that_hide_nan_are_told(folder):
+    from math import nan
+
+    import torch
+
+    from minipaged.learner import WrongAnswer
+
+    hiding = "def encode(x, cache_dtype='int8', solved=encode):\n    return solved(x.nan_to_num(0), cache_dtype)\n"
+    write(folder, "ex11", SOLVED["ex11"] + hiding)
+    x = torch.ones(3, 2, 8)
+    x[1, 1, 4] = nan
+    with pytest.raises(WrongAnswer, match=r"encode\(\[3, 2, 8\], 'int8'\): 1 of 6 heads are read less exactly"):
+        mine().encode(x)
+
+
 def test_all_of_them_together(folder):
     for exercise_id in EXERCISES:
         write(folder, exercise_id)
     parts = mine()
-    names = "fork, make_writable, schedule, choose_victim, preempt, resume, block_hashes, PrefixCache"
+    names = "fork, make_writable, schedule, choose_victim, preempt, resume, block_hashes, PrefixCache, encode, decode"
     assert parts.yours == f"yours: BlockAllocator, BlockTable, attend_one, {names}"
     assert answers(parts) == answers(None)
+    assert answers(parts, cache_dtype="int8") == answers(None, cache_dtype="int8")
 
 
 def test_the_learners_code_is_what_runs(folder):

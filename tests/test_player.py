@@ -212,7 +212,7 @@ def test_scenarios_by_name_and_the_nearest():
         list(SCENARIOS)
         == [
             *("growth", "mixed", "pressure", "reservations", "preemption-recompute", "preemption-swap"),
-            *("chunked-prefill", "parallel-sampling", "beam-search", "shared-prefix", "chat"),
+            *("chunked-prefill", "parallel-sampling", "beam-search", "shared-prefix", "chat", "quantised"),
         ]
         and find("growth") is SCENARIOS["growth"]
     )

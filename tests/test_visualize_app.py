@@ -380,7 +380,7 @@ def test_a_bad_value_is_one_clear_line(args, said, capsys):
             "--scenario presure",
             "--scenario 'presure': must be one of growth, mixed, pressure, reservations, preemption-recompute, "
             "preemption-swap, chunked-prefill, parallel-sampling, "
-            "beam-search, shared-prefix, chat, kernel. "
+            "beam-search, shared-prefix, chat, quantised, kernel. "
             "Did you mean 'pressure'?",
         ),
         ("--memory max --mine", "--mine with --memory max: your parts build paged memory only"),

@@ -41,12 +41,9 @@ def run(args, signals):
                 return WalkRun(scenario, args.seed or 0, **scenario.settings)
             with signals.held():
                 from minipaged.mine import Mine  # imports torch: seconds
-                from minipaged.serving.llm import LLM
+                from visualize.engines import run_of
 
-            parts = Mine.load() if args.mine else None
-            llm = LLM(seed=args.seed or 0, parts=parts, **scenario.settings)
-            told = scenario.of(parts) if args.mine else scenario
-            story = scenarios.Run(told, llm.engine, args.seed or 0)
+            story = run_of(scenario, args.seed or 0, Mine.load() if args.mine else None)
             return recording.Recorded(story, file) if file else story
 
         show(args, signals, load)

@@ -28,13 +28,13 @@ from visualize.snapshot import Block, Event, FirstOf, HostBlock, HostPool, Seque
 class Camera:
     """Takes snapshots of one engine; `take` is to be called once before the first step and once after each.
 
-    Raises ValueError for an engine that collects no events.
+    storage: a Storage, shown with each of them, or None. Raises ValueError for an engine that collects no events.
     """
 
-    def __init__(self, engine):
+    def __init__(self, engine, storage=None):
         if engine.scheduler.log is None:
             raise ValueError("this engine collects no events: it must be made with events=True")
-        self.engine = engine
+        self.engine, self._storage = engine, storage
         self._sequences = {}  # all ever seen, by name: the engine forgets the finished ones
         self._records = {}  # per sequence: its record in the last snapshot
         self._texts = {}  # per sequence: the text of each token, and the tokens whose character isn't complete
@@ -54,6 +54,7 @@ class Camera:
             num_blocks=memory.num_blocks,
             budget=engine.scheduler.max_num_batched_tokens,
             memory=getattr(memory, "policy", "paged"),
+            storage=self._storage,
             blocks=blocks,
             sequences=sequences,
             queue=tuple(seq.name for request in engine.scheduler.waiting for seq in unfinished(request)),

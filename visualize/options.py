@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from minipaged import arguments
 from minipaged.commandline import Parser, number
-from minipaged.options import ATTENTION, MEMORIES, MEMORIES_TELL
+from minipaged.options import ATTENTION, CACHE_DTYPES, CACHE_DTYPES_TELL, MEMORIES, MEMORIES_TELL
 from visualize import scenarios
 from visualize.walk_sizes import MAX_BLOCK_SIZE
 
 MAX_BLOCKS = 4096
-MAX_SLOTS = 65_536  # of the pool: 128 MB of K and V for the tiny model
+MAX_SLOTS = 65_536  # of the pool
+MAX_BYTES = 2**27  # which these take for the tiny model
 MAX_FPS = 10
 POOL = (
     "num_blocks",
+    "kv_memory",
+    "cache_dtype",
     "block_size",
     "memory",
     "preemption",
@@ -66,6 +69,8 @@ def parse_args(argv):
     what.add_argument("--mine", action="store_true", help="run your own parts, from the exercises you have solved")
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
     what.add_argument("--num-blocks", type=whole(1, MAX_BLOCKS), metavar="N", help="blocks in the pool")
+    what.add_argument("--kv-memory", metavar="SIZE", help="the pool's bytes, such as 64KiB, in place of --num-blocks")
+    what.add_argument("--cache-dtype", choices=CACHE_DTYPES, help=CACHE_DTYPES_TELL)
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
     what.add_argument("--memory", choices=MEMORIES, help=MEMORIES_TELL)
     what.add_argument("--no-prefix-caching", action="store_true", help="compute every prompt from its start")
@@ -108,6 +113,9 @@ def check_together(parser, args):
     for name in ("mine", "no_prefix_caching") if args.replay is not None else ():
         if getattr(args, name):
             parser.error(f"--replay with --{name.replace('_', '-')}: a recording is what it is, leave one of them out")
+    if args.num_blocks is not None and args.kv_memory is not None:
+        both = f"--num-blocks {args.num_blocks} with --kv-memory {args.kv_memory}"
+        parser.error(f"{both}: each says how many blocks there are, leave one out")
     if args.n is not None and args.beam_width is not None:
         parser.error("--n with --beam-width: answers are drawn or searched for, leave one of them out")
     for name in ("n", "beam_width"):
@@ -164,7 +172,11 @@ def scenario_of(args):
         raise ValueError(f"--mine with --memory {memory}: your parts build paged memory only, leave one out")
     if args.no_prefix_caching:
         settings["enable_prefix_caching"] = False
-    num_blocks, block_size = settings["num_blocks"], settings["block_size"]
+    check_bytes(args, scenario)
+    block_size = settings["block_size"]
+    if "kv_memory" in settings:
+        settings.pop("num_blocks", None)
+    num_blocks = settings.get("num_blocks", 1)
     if num_blocks * block_size > MAX_SLOTS:
         raise ValueError(
             f"--num-blocks {num_blocks} with --block-size {block_size} makes {num_blocks * block_size:,} slots: "
@@ -180,3 +192,14 @@ def scenario_of(args):
     if args.attention is not None:  # the story is the same
         settings["attention"] = args.attention
     return replace(scenario, settings=settings)
+
+
+def check_bytes(args, scenario):
+    """Raises ValueError for too large a memory, and for what a story that compares types of cache says itself."""
+    if args.kv_memory is not None and arguments.size("--kv-memory", args.kv_memory) > MAX_BYTES:
+        raise ValueError(f"--kv-memory {args.kv_memory}: at most {MAX_BYTES // 2**20} MiB are allowed")
+    for name in ("cache_dtype", "num_blocks") if scenario.cache_dtypes else ():
+        if getattr(args, name) is not None:
+            asked = f"--scenario {scenario.name} with --{name.replace('_', '-')} {getattr(args, name)}"
+            both = " and ".join(scenario.cache_dtypes)
+            raise ValueError(f"{asked}: it compares {both} in the same --kv-memory, leave one of them out")

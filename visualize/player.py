@@ -219,4 +219,5 @@ class Player:
 
     def story(self):
         """What the run has to say about itself at this moment."""
-        return self.run.before if self.position == 0 else self.run.after if self.is_finished else ""
+        about = self.run.before if self.position == 0 else self.run.after if self.is_finished else ""
+        return f"{getattr(self.snapshot, 'told', '')} {about}".strip()

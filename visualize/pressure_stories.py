@@ -1,4 +1,4 @@
-"""Pressure stories: what becomes of who must yield, twice with the same requests, and a long prompt in chunks."""
+"""Pressure stories: what becomes of who must yield, a long prompt in chunks, and a memory that holds more tokens."""
 
 from visualize.story import Arrival, Scenario
 
@@ -69,4 +69,31 @@ CHUNKED_PREFILL = Scenario(
         ),
     ),
     settings=SETTINGS | {"num_blocks": 30},
+)
+
+QUANTISED = Scenario(
+    name="quantised",
+    title="the same requests in the same bytes, first as float16, then as int8",
+    before=(
+        "Four requests share 72 KiB, in which K and V are stored as float16, and then once more as int8. "
+        "Watch how many blocks there are: fewer bytes for a token are more tokens in the same memory."
+    ),
+    after="In the bytes for which two requests had to yield before, all four ran side by side to their ends.",
+    arrivals=tuple(
+        Arrival(0, name, f"{speaker}:\n{words}", 20)
+        for name, speaker, words in (
+            ("A", "ROMEO", "But, soft!"),
+            ("B", "PORTIA", "The quality of mercy"),
+            ("C", "IAGO", "Put money"),
+            ("D", "PUCK", "Lord, what fools"),
+        )
+    ),
+    settings={
+        "kv_memory": "72KiB",
+        "block_size": 4,
+        "max_num_seqs": 5,
+        "max_num_batched_tokens": 20,
+        "enable_prefix_caching": False,
+    },
+    cache_dtypes=("float16", "int8"),
 )

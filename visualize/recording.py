@@ -10,7 +10,18 @@ from dataclasses import is_dataclass
 
 from minipaged import events
 from visualize.camera import Camera
-from visualize.snapshot import SCHEMA, Block, Event, FirstOf, HostBlock, HostPool, SequenceState, Snapshot, Usage
+from visualize.snapshot import (
+    SCHEMA,
+    Block,
+    Event,
+    FirstOf,
+    HostBlock,
+    HostPool,
+    SequenceState,
+    Snapshot,
+    Storage,
+    Usage,
+)
 from visualize.sound import check_sound
 
 KINDS = {name: each for name, each in vars(events).items() if is_dataclass(each)}
@@ -130,6 +141,9 @@ def read_snapshot(record, last=None):
     """The inverse of Snapshot.to_dict. last: the snapshot before, whose records are used again where they are equal."""
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema={record['schema']!r}: must be {SCHEMA}")
+    part, before = record.get("part", 0), last
+    if last and last.part != part:
+        last = None  # another engine's
     blocks = [
         Block(**each | {"owners": tuple(each["owners"]), "texts": tuple(each["texts"])}) for each in record["blocks"]
     ]
@@ -144,14 +158,23 @@ def read_snapshot(record, last=None):
         host=read_host(record["host"], last and last.host),
         events=tuple(map(read_event, record["events"])),
         usage=Usage(**record["usage"]),
+        storage=read_storage(record.get("storage"), last and last.storage),
+        part=part,
+        told=record.get("told", ""),
     )
-    check_sound(snapshot, last)
+    check_sound(snapshot, before)
     return snapshot
 
 
 def same(new, old):
     """The old record, if the new one says the same."""
     return old if new == old else new
+
+
+def read_storage(record, old):
+    if record is None:
+        return None
+    return same(Storage(**record | {"others": tuple(map(tuple, record["others"]))}), old)
 
 
 def read_host(record, old):

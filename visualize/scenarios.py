@@ -6,10 +6,12 @@ the same blocks every time; only the text depends on --seed.
 
 from difflib import get_close_matches
 
+from minipaged.arguments import size
 from minipaged.memory.block_table import blocks_for
 from visualize.camera import Camera
 from visualize.prefix_stories import CHAT, SHARED_PREFIX
-from visualize.pressure_stories import CHUNKED_PREFILL, PREEMPTION_RECOMPUTE, PREEMPTION_SWAP
+from visualize.pressure_stories import CHUNKED_PREFILL, PREEMPTION_RECOMPUTE, PREEMPTION_SWAP, QUANTISED
+from visualize.storage import storage_of
 from visualize.story import Arrival, Scenario
 
 OFF = {"enable_prefix_caching": False}  # for stories of something else
@@ -136,6 +138,7 @@ STORIES = (
     BEAM_SEARCH,
     SHARED_PREFIX,
     CHAT,
+    QUANTISED,
 )
 SCENARIOS = {scenario.name: scenario for scenario in STORIES}
 
@@ -181,11 +184,19 @@ def of_prompts(prompts, max_tokens, n=1, beam_width=None, memory=None):
     return Scenario("prompts", title, arrivals, settings)
 
 
+def storage_asked_for(scenario, engine):
+    """The Storage of an engine's cache if the scenario says how, or in how much memory, K and V lie; else None."""
+    if not {"cache_dtype", "kv_memory"} & scenario.settings.keys():
+        return None
+    kv_memory = scenario.settings.get("kv_memory")
+    return storage_of(engine, kv_memory and size("kv_memory", kv_memory))
+
+
 class Run:
     """A scenario on an engine, one snapshot at a time."""
 
     def __init__(self, scenario, engine, seed=0):
-        self._engine, self._camera, self._seed = engine, Camera(engine), seed
+        self._engine, self._camera, self._seed = engine, Camera(engine, storage_asked_for(scenario, engine)), seed
         self.title, self.before, self.after = scenario.title, scenario.before, scenario.after
         self.settings = scenario.settings
         self._arrivals = list(enumerate(scenario.arrivals))

@@ -9,12 +9,14 @@ from visualize.ink import FREED, SHARED, TAKEN, WRITTEN, clip_start, owner_colou
 
 
 class Scene:
-    """One snapshot beside the one before it (None: then nothing counts as new).
+    """One snapshot beside the one before it (None, or another engine's: then nothing counts as new).
 
     story: what is to be said about the run at this moment. focus: the name of the sequence in focus, or None.
     """
 
     def __init__(self, snapshot, previous, ink, story="", focus=None):
+        if previous and previous.part != snapshot.part:
+            previous = None
         self.snapshot, self.previous, self.ink, self.story, self.focus = snapshot, previous, ink, story, focus
         self._number = {seq.name: i for i, seq in enumerate(snapshot.sequences)}
         self._before = {seq.name: seq for seq in previous.sequences} if previous else {}

@@ -175,8 +175,18 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """In how many bytes K and V lie. others: (name of another type, how many blocks num_bytes bytes hold in it)."""
+
+    cache_dtype: str
+    bytes_per_token: int  # all layers, scales included
+    num_bytes: int
+    others: tuple
+
+
+@dataclass(frozen=True)
 class Snapshot:
-    """The whole state. Its fields are what a recording holds."""
+    """The whole state. Its fields are what a recording holds; the last three only where they say something."""
 
     step: int
     block_size: int
@@ -191,6 +201,9 @@ class Snapshot:
     usage: Usage
     memory: str = "paged"  # or how long the run is that each request reserves: "max", "pow2" or "oracle"
     schema: int = SCHEMA
+    storage: Storage | None = None  # None: nobody asked for another type than the computed one, or for bytes
+    part: int = 0  # of a story that is told twice: 1 the second time, with another engine
+    told: str = ""  # what is to be said about this moment, besides the events
 
     def to_dict(self):
         """Made of nothing but what JSON knows."""
@@ -200,6 +213,8 @@ class Snapshot:
             {**vars(seq), "tokens": list(seq.tokens), "token_texts": list(seq.token_texts), "text": seq.text}
             for seq in self.sequences
         ]
+        besides = {"storage": self.storage and asdict(self.storage), "part": self.part, "told": self.told}
+        shallow |= {name: value for name, value in besides.items() if value}
         return shallow | {
             "blocks": [asdict(block) for block in self.blocks],
             "sequences": sequences,

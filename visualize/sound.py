@@ -1,7 +1,7 @@
 """Sound: is what was read from a file a state that an engine could be in? What isn't would fail when it is drawn."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import NoneType
 
 # A snapshot's words, also those that no engine here uses.
@@ -20,6 +20,10 @@ def check_types(record):
 
 def check_sound(snapshot, last=None):
     """Raise ValueError for a snapshot that no engine could have, or not after `last`, the one before it."""
+    if last and last.part + 1 == snapshot.part:  # the second half begins, with another engine
+        must(snapshot.step == last.step + 1 and not snapshot.events)
+        last = None
+        snapshot = replace(snapshot, step=0, part=0)
     for record in (snapshot, snapshot.usage, *snapshot.blocks, *snapshot.sequences, *(e.fact for e in snapshot.events)):
         check_types(record)
     block_size, num_blocks, usage = snapshot.block_size, snapshot.num_blocks, snapshot.usage
@@ -34,7 +38,7 @@ def check_sound(snapshot, last=None):
     must(snapshot.memory in MEMORIES and (snapshot.memory != "paged" or not usage.reserved_slots))
     must(0 <= usage.saved_slots <= sum(seq.num_computed_tokens for seq in snapshot.sequences))
     must(0 <= usage.saved_blocks <= sum(len(seq.block_table) for seq in snapshot.sequences))
-    must(snapshot.step == (last.step + 1 if last else 0))
+    must(snapshot.step == (last.step + 1 if last else 0) and snapshot.part == (last.part if last else 0))
     must(not last or (last.block_size, last.num_blocks, last.budget) == (block_size, num_blocks, snapshot.budget))
     must(not last or last.memory == snapshot.memory)
     must(len(names) == len(snapshot.sequences) and set(snapshot.queue) <= names)
@@ -48,6 +52,8 @@ def check_sound(snapshot, last=None):
             must(block.ref_count == 1 == len(block.owners) and block.filled == 0 and block.hash is None)
         must(len(block.texts) in (0, block_size if block.state == "cached" else 0))
         must(all(isinstance(text, str) for text in block.texts))
+    check_storage(snapshot.storage)
+    must(not last or last.storage == snapshot.storage)
     check_host(snapshot, names, last)
     for seq in snapshot.sequences:
         must(seq.status in STATUSES and seq.num_tokens == len(seq.tokens) == len(seq.token_texts))
@@ -63,6 +69,14 @@ def check_sound(snapshot, last=None):
         must(all(type(i) is int and 0 <= i < num_blocks for i in event.table or ()))
         must(all(isinstance(flag, bool) for flag in (event.dropped, event.may_hit, event.in_run, event.swapped)))
         must(event.why)  # made here, because a fact that can't be told raises
+
+
+def check_storage(storage):
+    """The same for what is told about bytes, if anything is."""
+    if storage is not None:
+        check_types(storage)
+        must(storage.bytes_per_token > 0 and storage.num_bytes > 0)
+        must(all(isinstance(name, str) and type(number) is int and number >= 0 for name, number in storage.others))
 
 
 def check_host(snapshot, names, last):

@@ -33,7 +33,10 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Scenario:
-    """before: two sentences that are shown before the first step. after: one, after the last."""
+    """before: two sentences that are shown before the first step. after: one, after the last.
+
+    cache_dtypes: two types of cache, if the story is told twice, on each once, in the memory of settings["kv_memory"].
+    """
 
     name: str
     title: str
@@ -41,6 +44,7 @@ class Scenario:
     settings: dict = field(default_factory=dict)  # of minipaged.serving.llm.LLM
     before: str = ""
     after: str = ""
+    cache_dtypes: tuple = ()
 
     def of(self, parts):
         """The same story, run by a learner's parts (minipaged.mine.Mine): its title says which."""

@@ -17,11 +17,13 @@ from visualize.requests import draw_requests
 from visualize.reserved import draw_free_runs
 from visualize.scene import Scene
 from visualize.sharing import draw_copies
+from visualize.storage import draw_storage
 from visualize.timeline import draw_timeline
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
 ROOMY = 20  # lines, from which on there is room for the timeline and the way to a slot
 SPACIOUS = 36  # lines, from which on the parts are set apart by blank ones
+LEAST_POOL = 5  # lines: a heading, three of blocks, the free queue
 WIDE = 120  # from here on, requests and pool stand side by side
 
 
@@ -89,7 +91,7 @@ def too_small(width, height, ink):
 
 def narrow(scene, width, height):
     """One below the other: the pool, a host pool if there is one, the requests, why, which gets what others leave."""
-    pool = pool_panel(scene, width, max(5, height * 2 // 5))
+    pool = pool_panel(scene, width, max(LEAST_POOL, height * 2 // 5))
     for_why = max(3, (height - len(pool)) * 2 // 5)
     pool += draw_host(scene, width, max(2, height // 6))
     requests = requests_panel(scene, width, height - len(pool) - for_why, fill=False)
@@ -116,7 +118,8 @@ def pool_panel(scene, width, height, fill=False):
     by_runs = f", runs by {snapshot.memory}" * scene.may_reserve
     title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}{by_runs}"
     lines = [heading(title, legend(scene, width - len(title) - 8), width, scene.ink)]
-    lines += draw_pool(scene, width, height - 2, scene.focus)
+    lines += draw_storage(scene, width) if height > LEAST_POOL else []
+    lines += draw_pool(scene, width, height - 1 - len(lines), scene.focus)
     lines += draw_free_runs(scene, width) if scene.may_reserve else draw_free_queue(scene, width)
     return filled(lines, width, height) if fill else lines
 

@@ -13,13 +13,13 @@ from minipaged.attention import kv_codec
 class KVCache:
     """`k[layer]` and `v[layer]`: [num_blocks, block_size, num_kv_heads, head_dim].
 
-    Slot s is place s % block_size in block s // block_size. All layers share the block ids: a block is a row of every
-    tensor. `tensors` lists them all, and what is done to whole blocks loops over it, so that none can be forgotten;
-    `host_tensors` are their counterparts in the host's memory, of num_host_blocks blocks.
+    Slot s is at offset s % block_size in block s // block_size. All layers share the block ids: a block is a row of
+    every tensor. `tensors` lists them all, and what is done to whole blocks loops over it, so that none can be
+    forgotten; `host_tensors` are their counterparts in the host's memory, of num_host_blocks blocks.
 
     cache_dtype: how numbers are stored, a name that kv_codec knows. Where these are codes, `k_scale[layer]` and
     `v_scale[layer]`, [num_blocks, block_size, num_kv_heads] float32, belong to them; else they are None. codec: whose
-    `encode` is used, the module kv_codec or something like it.
+    `encode` makes codes and scales, the module kv_codec or something like it; without scales nobody is asked.
 
     poison: for tests. Whatever nobody has written yet is NaN, or its scale is, which spreads to the output of whoever
     reads it. Raises ValueError for a size below 1 or a type that isn't known. (Paper: section 5.1, the first and the
@@ -49,7 +49,7 @@ class KVCache:
         dtype, is_coded = kv_codec.code_type(cache_dtype), kv_codec.has_scales(cache_dtype)
         self.num_blocks, self.block_size, self.poison = num_blocks, block_size, poison
         self.num_host_blocks, self.cache_dtype, self._codec = num_host_blocks, cache_dtype, codec
-        stored = torch.uint8 if is_coded else dtype  # torch can't copy fp8, but bytes
+        stored = torch.uint8 if is_coded else dtype  # index_copy_ knows bytes, but not fp8
         per_slot = [((num_kv_heads, head_dim), stored)] * 2 * num_layers  # K of every layer, then V of every layer
         if is_coded:
             per_slot += [((num_kv_heads,), torch.float32)] * 2 * num_layers
@@ -114,7 +114,8 @@ class KVCache:
 
     def encode(self, x):
         """What is stored for these numbers: codes, and their scales or None."""
-        return self._codec.encode(x.detach(), self.cache_dtype)  # detached: the cache keeps no history
+        codec = self._codec if kv_codec.has_scales(self.cache_dtype) else kv_codec
+        return codec.encode(x.detach(), self.cache_dtype)  # detached: the cache keeps no history
 
     def apply(self, plan):
         """Do what a step asks of whole blocks before anything is computed: swap out, poison, swap in, copy.

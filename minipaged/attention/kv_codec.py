@@ -32,8 +32,9 @@ def has_scales(cache_dtype):
 
 
 def bytes_per_token(cache_dtype, num_layers, num_kv_heads, head_dim):
-    """What the K and V of one token take in all layers, scales included."""
-    per_head = head_dim * code_type(cache_dtype).itemsize + (4 if has_scales(cache_dtype) else 0)
+    """What the K and V of one token take in all layers, scales included. Raises ValueError as code_type does."""
+    scale = torch.float32.itemsize if has_scales(cache_dtype) else 0
+    per_head = head_dim * code_type(cache_dtype).itemsize + scale
     return 2 * num_layers * num_kv_heads * per_head
 
 

@@ -126,7 +126,7 @@ def paged_attention(
     for sequence, seq_len in enumerate(seq_lens.tolist()):
         start, stop = starts[sequence], starts[sequence + 1]
         for row in range(start, stop):
-            num_keys = seq_len - (stop - 1 - row)  # the last query sees all, each one before it one fewer
+            num_keys = max(0, seq_len - (stop - 1 - row))  # the last query sees all, each one before it one fewer
             out[row] = attend_one(q[row], k_cache, v_cache, block_tables[sequence], num_keys, scale, **scales)
     return out
 

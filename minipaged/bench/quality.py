@@ -1,7 +1,7 @@
 """What a cache of fewer bytes costs in quality: the tiny GPT on text that it wasn't trained on, for each cache type.
 
 Every position is computed by the dense forward, with K and V as such a cache would give them back: what the paged
-engine computes, to the last digits, without its steps. The text is eight scenes of Shakespeare's plays that were held
+engine computes, but for rounding, without its steps. The text is eight scenes of Shakespeare's plays that were held
 out when the model was trained (model/weights/README.md says where they come from), or a file of one's own.
 """
 
@@ -26,7 +26,10 @@ ROWS_AT_A_TIME = 8
 
 @torch.inference_mode()
 def measure(model, tokenizer, texts, cache_dtypes, length):
-    """A dict for each type. Texts are cut into rows of `length` tokens, and each row is scored with nothing before it.
+    """Returns (rows, about): a dict for each type; how many characters and tokens the texts have.
+
+    Texts are cut into rows of `length` tokens, and each row is scored with nothing before it: every type scores a
+    little worse than in one long row. Raises ValueError for a type that isn't known.
 
     Compared is what one type changes in the same row of text: the logits, and which token is the likeliest.
     """

@@ -25,17 +25,17 @@ class LLM:
     model: "tiny" or the path of a folder. num_blocks: 256, unless kv_memory, such as "2MiB", says how many bytes the
     blocks may take. dtype: "float32" or "float64", in which is computed. cache_dtype: in which K and V are stored,
     "float32", "float16", "bfloat16", or as codes of a byte with scales, "int8" or "fp8"; "auto" is dtype. device: "cpu"
-    or "cuda". attention: "batched", "reference" or "triton"; "auto" is triton on a GPU and batched on a CPU, where
-    triton would be interpreted. max_num_batched_tokens is at least max_num_seqs; left out, it is the larger of 512 and
-    that. memory: "paged", or one run of blocks for each request, reserved when it enters: "max" for the model's
-    context, "pow2" for the prompt, and for max_tokens rounded up to a power of two, "oracle" for both as they are.
-    enable_prefix_caching: a prompt that begins as an earlier one did takes the blocks of that beginning, if they are
-    still there; None: in paged memory, which alone can do that. preemption: what becomes of the blocks of a request
-    that must yield, "recompute" or "swap", to a pool of swap_blocks blocks in the host's memory. watermark: the share
-    of the pool that is left free when a request enters. seed: the source of seeds for requests without one.
-    num_threads: torch's threads in the whole process; the tiny model is fastest with 1. events: whether engine.step()
-    tells what happened. poison: fill blocks that nobody may read with NaN, so that a wrong read raises
-    FloatingPointError. parts: what to build from in the place of minipaged's own.
+    or "cuda". attention: "batched", "reference" or "triton"; "auto" is triton on a GPU, and batched on a CPU, where
+    triton would be interpreted, and in float64, which its kernels don't take. max_num_batched_tokens is at least
+    max_num_seqs; left out, it is the larger of 512 and that. memory: "paged", or one run of blocks for each request,
+    reserved when it enters: "max" for the model's context, "pow2" for the prompt, and for max_tokens rounded up to a
+    power of two, "oracle" for both as they are. enable_prefix_caching: a prompt that begins as an earlier one did takes
+    the blocks of that beginning, if they are still there; None: in paged memory, which alone can do that. preemption:
+    what becomes of the blocks of a request that must yield, "recompute" or "swap", to a pool of swap_blocks blocks in
+    the host's memory. watermark: the share of the pool that is left free when a request enters. seed: the source of
+    seeds for requests without one. num_threads: torch's threads in the whole process; the tiny model is fastest with 1.
+    events: whether engine.step() tells what happened. poison: fill blocks that nobody may read with NaN, so that a
+    wrong read raises FloatingPointError. parts: what to build from in the place of minipaged's own.
 
     Raises ValueError for a value that isn't allowed. The pool may have up to 2**20 slots, num_blocks * block_size.
     """

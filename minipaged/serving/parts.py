@@ -29,7 +29,7 @@ class Parts:
     is preempted and resumed by serving.group. block_hashes: as in memory.prefix_cache.
     schedule: as serving.ample.schedule; None: serving.scheduler's own, which knows of blocks.
     attend_one: as attention.reference.attend_one; None: LLM's own attention, which reads many queries at a time.
-    encode, decode: as in attention.kv_codec.
+    encode, decode: as in attention.kv_codec; called only where the cache has scales, for int8 and fp8.
     """
 
     allocator: Callable = BlockAllocator
@@ -75,7 +75,7 @@ def decoding(attend_one, decode):
             return attend_one(q, k_cache, v_cache, block_table, seq_len, scale)
         blocks = block_table[: blocks_for(seq_len, k_cache.shape[1])].long()
         k, v = (
-            decode(cache[blocks], None if scales is None else scales[blocks]).to(q.dtype)
+            (cache[blocks] if scales is None else decode(cache[blocks], scales[blocks])).to(q.dtype)
             for cache, scales in ((k_cache, k_scale), (v_cache, v_scale))
         )
         return attend_one(q, k, v, torch.arange(len(blocks), dtype=torch.int32), seq_len, scale)

@@ -12,13 +12,13 @@ Linux, but no GPU: its interpreter runs the kernel, one program after the other.
     out, lse      [num_seqs, num_heads, head_dim] and [num_seqs, num_heads], both float32
 
 A program serves one sequence and one KV head, with all GROUP query heads that read it. A tile is TILE positions;
-position p lies in slot p % BLOCK_SIZE of the block that the table's entry p // BLOCK_SIZE names.
+position p lies at offset p % BLOCK_SIZE in the block that the table's entry p // BLOCK_SIZE names.
 
 Every load needs a mask, and `other=`. Slots past seq_len, and blocks that the table doesn't name, hold NaN or inf, in K
 and in V, and 0 * NaN is NaN. Table entries past ceil(seq_len / block_size) hold anything: never look a block up by one.
 A block id is an int32, and a block id times a stride may pass 2**31: as int32 it wraps around.
 
-Sizes of tl.arange are powers of two: that is why there are PADDED_GROUP and PADDED_DIM, both 16 or more.
+Sizes of tl.arange are powers of two, and tl.dot on a GPU wants 16 or more: hence PADDED_GROUP and PADDED_DIM.
 
 Edit below the line, not the tests. About 25 lines, 40 minutes. It fails now on purpose, as TODO. To check it:
 

@@ -1,6 +1,6 @@
 """The kernels as parts of an engine: an attention backend of the model, and a cache that is written and copied by them.
 
-Everything is checked once a step, on the host, where the step's numbers come from; the layers only launch.
+A step's numbers are checked once, in its first layer; the others check only the shapes of what they write.
 """
 
 from minipaged.attention.kv_cache import KVCache
@@ -42,7 +42,8 @@ class TritonAttention:
 
 def paged_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, scale, k_scale=None, v_scale=None):
     """Plan and run once. Arguments and result are those of reference.paged_attention, all on one device."""
-    checks.check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
+    tables = {"block_tables": block_tables, "seq_lens": seq_lens, "query_start_loc": query_start_loc}
+    checks.check_one_device(q=q, **tables)  # a plan would move the tables, where they must not be elsewhere
     run = TritonAttention().plan(block_tables, seq_lens, query_start_loc)
     return run(q, k_cache, v_cache, scale, k_scale, v_scale)
 

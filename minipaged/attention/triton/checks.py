@@ -13,8 +13,8 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale=None, v_scale=None):
-    """Raises ValueError, naming what is wrong, if decode or prefill can't run on these. They wait for the GPU to be
-    idle, since the lengths and the tables are looked at on the host."""
+    """Raises ValueError, naming what is wrong, if decode or prefill can't run on these. It waits for the GPU, since
+    lengths and tables are looked at on the host."""
     check_arguments(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, k_scale, v_scale)
     tables = {"block_tables": block_tables, "seq_lens": seq_lens, "query_start_loc": query_start_loc}
     scales = {} if k_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
@@ -22,8 +22,7 @@ def check_attention(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc
     check_numbers(q=q)
     if not scales:
         check_numbers(k_cache=k_cache, v_cache=v_cache)
-    check_alike(q=q)
-    check_alike(k_cache=k_cache, v_cache=v_cache)
+    check_last_stride(q=q, k_cache=k_cache, v_cache=v_cache)
     check_indices(**tables)
     check_entries(block_tables, seq_lens, *k_cache.shape[:2])
     if q.shape[-1] > MAX_HEAD_DIM:
@@ -46,9 +45,13 @@ def check_numbers(**tensors):
 
 
 def check_alike(**tensors):
-    """Raises ValueError unless these are of one type, whichever it is, and a head's numbers lie side by side."""
+    """Raises ValueError unless these are of one type, whichever it is."""
     if len({tensor.dtype for tensor in tensors.values()}) > 1:
         raise ValueError(f"{_types(tensors)}: must all be of one type")
+
+
+def check_last_stride(**tensors):
+    """Raises ValueError unless a head's numbers lie side by side."""
     for name, tensor in tensors.items():
         if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
             raise ValueError(f"{name} has strides {tensor.stride()}: the last, that of head_dim, must be 1")

@@ -1,6 +1,7 @@
-"""Copy: whole blocks, within a pool (copy-on-write) or from one pool into another (swapping).
+"""Copy: whole blocks, within a pool, as copy-on-write asks for, or between two pools on one device. (Swapping crosses
+from the device to the host: KVCache does that.)
 
-One program serves one slot of one pair of blocks, so a pair has block_size programs:
+One program serves one offset in one pair of blocks, so a pair has block_size programs:
 
     pairs          (3, 7)          (0, 2)          source, destination; block_size 4
     programs       0  1  2  3      4  5  6  7
@@ -12,9 +13,10 @@ has ended.
 
 import torch
 
-from minipaged.attention.triton.checks import check_one_device
+from minipaged.attention.triton.checks import check_last_stride, check_one_device
 from minipaged.attention.triton.geometry import padded
 from minipaged.attention.triton.loader import load
+from minipaged.attention.triton.tile import raw
 
 triton, tl = load()
 
@@ -27,15 +29,15 @@ def copy_kernel(
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """One slot: [NUM_KV_HEADS, HEAD_DIM]."""
-    pair, slot = tl.program_id(0) // BLOCK_SIZE, tl.program_id(0) % BLOCK_SIZE
+    pair, offset = tl.program_id(0) // BLOCK_SIZE, tl.program_id(0) % BLOCK_SIZE
     source = tl.load(pairs_ptr + 2 * pair).to(tl.int64)  # int64: times a stride it may pass 2**31
     destination = tl.load(pairs_ptr + 2 * pair + 1).to(tl.int64)
     heads, dims = tl.arange(0, PADDED_HEADS)[:, None], tl.arange(0, PADDED_DIM)[None, :]
     mask = (heads < NUM_KV_HEADS) & (dims < HEAD_DIM)
-    source_offset = source * source_stride_block + slot * source_stride_slot
-    numbers = tl.load(source_ptr + source_offset + heads * source_stride_head + dims, mask=mask, other=0)
-    destination_offset = destination * destination_stride_block + slot * destination_stride_slot
-    tl.store(destination_ptr + destination_offset + heads * destination_stride_head + dims, numbers, mask=mask)
+    source_ptr += source * source_stride_block + offset * source_stride_slot
+    numbers = tl.load(source_ptr + heads * source_stride_head + dims, mask=mask, other=0)
+    destination_ptr += destination * destination_stride_block + offset * destination_stride_slot
+    tl.store(destination_ptr + heads * destination_stride_head + dims, numbers, mask=mask)
 
 
 def copy_blocks(source, destination, pairs):
@@ -61,9 +63,7 @@ def check(source, destination, pairs):
     if source.shape[1:] != destination.shape[1:] or source.dtype != destination.dtype:
         one, other = (f"{tuple(pool.shape)} {pool.dtype}" for pool in (source, destination))
         raise ValueError(f"copies from {one} to {other}: their blocks must have the same shape and type")
-    for pool in (source, destination):
-        if pool.shape[-1] > 1 and pool.stride(-1) != 1:
-            raise ValueError(f"a pool has strides {pool.stride()}: the last, that of head_dim, must be 1")
+    check_last_stride(source=source, destination=destination)
     check_one_device(source=source, destination=destination)
     for pool, ids in ((source, [pair[0] for pair in pairs]), (destination, [pair[1] for pair in pairs])):
         for block in ids:
@@ -80,7 +80,7 @@ def launch(source, destination, pairs):
     pairs = torch.tensor(pairs, dtype=torch.int32, device=source.device)
     _, block_size, num_kv_heads, head_dim = source.shape
     copy_kernel[len(pairs) * block_size,](
-        source, destination, pairs, *source.stride()[:3], *destination.stride()[:3],
+        raw(source), raw(destination), pairs, *source.stride()[:3], *destination.stride()[:3],
         BLOCK_SIZE=block_size, NUM_KV_HEADS=num_kv_heads, PADDED_HEADS=padded(num_kv_heads),
         HEAD_DIM=head_dim, PADDED_DIM=padded(head_dim),
     )  # fmt: skip

@@ -34,6 +34,7 @@ def decode_kernel(
     """Attention of one sequence's query heads that read one KV head, over the keys of one split: a state."""
     sequence, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     seq_len = tl.load(seq_lens_ptr + sequence)
+    # As geometry.split_range has it.
     positions_per_split = tl.cdiv(tl.cdiv(seq_len, TILE), NUM_SPLITS) * TILE
     first = split * positions_per_split
     stop = tl.minimum(first + positions_per_split, seq_len)  # not above first: an empty split
@@ -52,14 +53,28 @@ def decode_kernel(
     for start in range(first, stop, TILE):
         positions = start + tl.arange(0, TILE)
         visible = positions < stop
-        blocks, slots = locate(table_ptr, positions, visible, BLOCK_SIZE)
-        k = read(k_ptr, blocks, slots, visible, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
-        v = read(v_ptr, blocks, slots, visible, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
+        block_ids, in_block = locate(table_ptr, positions, visible, BLOCK_SIZE)
+        k = read(k_ptr, block_ids, in_block, visible, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
+        v = read(v_ptr, block_ids, in_block, visible, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
         k_scale = read_scale(
-            k_scale_ptr, kv_head, blocks, slots, visible, k_scale_stride_block, k_scale_stride_slot, k_scale_stride_head
+            k_scale_ptr,
+            kv_head,
+            block_ids,
+            in_block,
+            visible,
+            k_scale_stride_block,
+            k_scale_stride_slot,
+            k_scale_stride_head,
         )
         v_scale = read_scale(
-            v_scale_ptr, kv_head, blocks, slots, visible, v_scale_stride_block, v_scale_stride_slot, v_scale_stride_head
+            v_scale_ptr,
+            kv_head,
+            block_ids,
+            in_block,
+            visible,
+            v_scale_stride_block,
+            v_scale_stride_slot,
+            v_scale_stride_head,
         )
         running_max, running_sum, weighted_sum = add_tile(
             q, k, v, k_scale, v_scale, visible[None, :], scale, running_max, running_sum, weighted_sum, PRECISION
@@ -96,6 +111,7 @@ def merge_kernel(
     out = (tl.sum(weights[:, None] * parts, axis=0) / total).to(out_ptr.dtype.element_ty)
     out_offsets = sequence * out_stride_row + head * out_stride_head
     tl.store(out_ptr + out_offsets + dims, out, mask=dims < HEAD_DIM)
+    # The parts' log-sum-exps and the merged ones both have num_heads numbers to a row.
     tl.store(lse_ptr + sequence * lse_stride_row + head, highest + tl.log(total))
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 MAX_HEAD_DIM = 128  # a tile of K and one of V must fit into a program's registers and shared memory
 LEAST = 16  # on an NVIDIA GPU tl.dot sums over at least 16 products, and fills up smaller matrices to its own size
 MAX_SPLITS = 64  # the merge holds all parts of an output in registers at once
-LEAST_TILES = 4  # a split with fewer tiles costs more to merge than it gains
+LEAST_TILES = 4  # fewer are not worth a merge: a guess, not measured
 
 
 class TileSizes(NamedTuple):
@@ -53,7 +53,10 @@ def rows_for(group, kind):
 
 
 def split_range(split, num_splits, seq_len, tile_size):
-    """The positions that one of num_splits programs reads: whole tiles, as many as the others or fewer, or none."""
+    """The positions that one of num_splits programs reads: whole tiles, as many as the others or fewer, or none.
+
+    decode_kernel computes the same for itself, from its sequence's own length.
+    """
     tiles_per_split = math.ceil(math.ceil(seq_len / tile_size) / num_splits)
     start = split * tiles_per_split * tile_size
     return range(min(start, seq_len), min(start + tiles_per_split * tile_size, seq_len))
@@ -62,8 +65,9 @@ def split_range(split, num_splits, seq_len, tile_size):
 def num_splits_for(num_seqs, num_kv_heads, longest, tile_size, num_processors):
     """Into how many parts decode cuts each sequence.
 
-    One, if there is a program for every multiprocessor anyway; else two for each. num_processors: how many the GPU has;
-    0 where kernels are interpreted, one program at a time.
+    One, if there is a program for every multiprocessor anyway; else so many that there are at least two for each,
+    unless a part would have fewer than LEAST_TILES tiles or there would be more than MAX_SPLITS parts. longest: keys of
+    the longest sequence. num_processors: how many the GPU has; 0 where kernels are interpreted, one program at a time.
     """
     num_programs = num_seqs * num_kv_heads
     if num_programs >= num_processors:
@@ -86,7 +90,8 @@ def constants(num_heads, num_kv_heads, head_dim, block_size, kind):
     """What decode and prefill are both compiled for. Each combination is a kernel of its own.
 
     PRECISION: tensor cores round float32 to TF32. That has the 11 significant bits of a float16 and the exponents of
-    a bfloat16, so it holds K and V of either exactly; float32 itself is multiplied in full, and slowly.
+    a bfloat16, so it holds K and V of either exactly, and only the weights lose digits; float32 itself is multiplied in
+    full, and slowly.
     """
     return {
         "BLOCK_SIZE": block_size,

@@ -56,15 +56,15 @@ def prefill_kernel(
     for start in range(0, stop, TILE):
         positions = start + tl.arange(0, TILE)
         in_sequence = positions < stop
-        blocks, slots = locate(table_ptr, positions, in_sequence, BLOCK_SIZE)
-        k = read(k_ptr, blocks, slots, in_sequence, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
-        v = read(v_ptr, blocks, slots, in_sequence, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
+        block_ids, in_block = locate(table_ptr, positions, in_sequence, BLOCK_SIZE)
+        k = read(k_ptr, block_ids, in_block, in_sequence, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
+        v = read(v_ptr, block_ids, in_block, in_sequence, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
         visible = in_sequence[None, :] & (positions[None, :] <= (num_cached + queries)[:, None])
         k_scale = read_scale(
             k_scale_ptr,
             kv_head,
-            blocks,
-            slots,
+            block_ids,
+            in_block,
             in_sequence,
             k_scale_stride_block,
             k_scale_stride_slot,
@@ -73,8 +73,8 @@ def prefill_kernel(
         v_scale = read_scale(
             v_scale_ptr,
             kv_head,
-            blocks,
-            slots,
+            block_ids,
+            in_block,
             in_sequence,
             v_scale_stride_block,
             v_scale_stride_slot,

@@ -5,7 +5,7 @@ decode.py and prefill.py walk over such tiles. A tile is a run of positions of o
     positions       8  9 10 11 12 13 14 15      a tile of 8, block_size 4
     logical block   2  2  2  2  3  3  3  3      position // block_size
     block id        5  5  5  5  0  0  0  0      the table's entries 2 and 3
-    slot in it      0  1  2  3  0  1  2  3      position % block_size
+    offset in it    0  1  2  3  0  1  2  3      position % block_size
 """
 
 import torch
@@ -18,20 +18,22 @@ triton, tl = load()
 
 @triton.jit
 def locate(table_ptr, positions, in_use, BLOCK_SIZE: tl.constexpr):
-    """Block ids and slots of these positions. Where in_use is false the table is not looked at."""
+    """Block ids of these positions, and their offsets in the block. Where in_use is false the table isn't looked at."""
     block_ids = tl.load(table_ptr + positions // BLOCK_SIZE, mask=in_use, other=0)
     # As int32, a block id times the numbers in a block would pass 2**31 in a pool of a few GB.
     return block_ids.to(tl.int64), positions % BLOCK_SIZE
 
 
 @triton.jit
-def read(cache_ptr, block_ids, slots, in_use, stride_block, stride_slot, HEAD_DIM: tl.constexpr, DIMS: tl.constexpr):
-    """A tile of K or V: [len(block_ids), DIMS] float32. What is not in use, or past HEAD_DIM, is 0 and not read.
+def read(
+    cache_ptr, block_ids, in_block, in_use, stride_block, stride_slot, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr
+):
+    """A tile of K or V: [len(block_ids), PADDED_DIM] float32. What is not in use, or past HEAD_DIM, is 0 and not read.
 
     Masking V's load matters as much as masking the scores: 0 times a stale NaN is NaN.
     """
-    dims = tl.arange(0, DIMS)
-    offsets = block_ids * stride_block + slots * stride_slot
+    dims = tl.arange(0, PADDED_DIM)
+    offsets = block_ids * stride_block + in_block * stride_slot
     mask = in_use[:, None] & (dims < HEAD_DIM)[None, :]
     stored = tl.load(cache_ptr + offsets[:, None] + dims[None, :], mask=mask, other=0)
     # int8 becomes float32 too: its codes are exact in any type of float.
@@ -51,11 +53,11 @@ def fp8_to_float(byte):
 
 
 @triton.jit
-def read_scale(scale_ptr, kv_head, block_ids, slots, in_use, stride_block, stride_slot, stride_head):
+def read_scale(scale_ptr, kv_head, block_ids, in_block, in_use, stride_block, stride_slot, stride_head):
     """What each key's codes are multiplied by: [1, len(block_ids)] float32. Where scale_ptr is None, 1."""
     scales = 1.0
     if scale_ptr is not None:
-        offsets = block_ids * stride_block + slots * stride_slot + kv_head * stride_head
+        offsets = block_ids * stride_block + in_block * stride_slot + kv_head * stride_head
         scales = tl.load(scale_ptr + offsets, mask=in_use, other=0.0)[None, :]
     return scales
 
@@ -66,10 +68,10 @@ def add_tile(
 ):
     """The online softmax: what reference.attention_steps does with a block, for many queries at a time.
 
-    q: [rows, DIMS]. k, v: [TILE, DIMS]. k_scale, v_scale: [1, TILE], or 1 where k and v are the numbers themselves: a
-    key's scale is a factor of its score, a value's one of its weight, so no tile of K or V is ever multiplied. visible:
-    which row sees which key. In the first tile every row must see one, or its maximum would stay -inf, and -inf minus
-    -inf is NaN.
+    q: [rows, PADDED_DIM]. k, v: [TILE, PADDED_DIM]. k_scale, v_scale: [1, TILE], or 1 where k and v are the numbers
+    themselves: a key's scale is a factor of its score, a value's one of its weight, so no tile of K or V is ever
+    multiplied. visible: which row sees which key. In the first tile every row must see one, or its maximum would stay
+    -inf, and -inf minus -inf is NaN.
     """
     scores = scale * tl.dot(q, tl.trans(k), input_precision=PRECISION) * k_scale
     scores = tl.where(visible, scores, float("-inf"))

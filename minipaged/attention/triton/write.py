@@ -3,14 +3,14 @@
 One program serves one token, with all of its KV heads:
 
     slot_mapping   [ 9 | -1 | 4 ]       block_size 4
-    program 0        '-> block 2, place 1
+    program 0        '-> block 2, offset 1
     program 1             '-> padding: writes nothing
-    program 2                  '-> block 1, place 0
+    program 2                  '-> block 1, offset 0
 
 (vLLM: reshape_and_cache_flash in cache_kernels.cu.)
 """
 
-from minipaged.attention.triton.checks import check_alike, check_indices, check_one_device
+from minipaged.attention.triton.checks import check_alike, check_indices, check_last_stride, check_one_device
 from minipaged.attention.triton.geometry import padded
 from minipaged.attention.triton.loader import load
 
@@ -28,15 +28,15 @@ def write_kernel(
     """One token's K and V, [NUM_KV_HEADS, HEAD_DIM] each."""
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping_ptr + token).to(tl.int64)  # int64: times a stride it may pass 2**31
-    block, place = slot // BLOCK_SIZE, slot % BLOCK_SIZE
+    block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
     heads, dims = tl.arange(0, PADDED_HEADS)[:, None], tl.arange(0, PADDED_DIM)[None, :]
     mask = (heads < NUM_KV_HEADS) & (dims < HEAD_DIM) & (slot >= 0)
     k = tl.load(k_ptr + token * k_stride_token + heads * k_stride_head + dims, mask=mask, other=0.0)
     v = tl.load(v_ptr + token * v_stride_token + heads * v_stride_head + dims, mask=mask, other=0.0)
-    k_offset = block * k_stride_block + place * k_stride_slot
-    v_offset = block * v_stride_block + place * v_stride_slot
-    tl.store(k_cache_ptr + k_offset + heads * k_cache_stride_head + dims, k, mask=mask)
-    tl.store(v_cache_ptr + v_offset + heads * v_cache_stride_head + dims, v, mask=mask)
+    k_start = block * k_stride_block + offset * k_stride_slot
+    v_start = block * v_stride_block + offset * v_stride_slot
+    tl.store(k_cache_ptr + k_start + heads * k_cache_stride_head + dims, k, mask=mask)
+    tl.store(v_cache_ptr + v_start + heads * v_cache_stride_head + dims, v, mask=mask)
 
 
 def write(k, v, k_cache, v_cache, slot_mapping):
@@ -67,6 +67,7 @@ def check_shapes(k, v, k_cache, v_cache, slot_mapping):
     if k.shape != expected or v.shape != expected:
         raise ValueError(f"k {tuple(k.shape)} and v {tuple(v.shape)}: both must be {expected} for these slots")
     check_alike(k=k, v=v, k_cache=k_cache, v_cache=v_cache)
+    check_last_stride(k=k, v=v, k_cache=k_cache, v_cache=v_cache)
     check_one_device(k=k, v=v, k_cache=k_cache, v_cache=v_cache, slot_mapping=slot_mapping)
 
 

@@ -1,0 +1,23 @@
+# Wrong: one scale for a head, over all tokens: the scale would change with every token that comes.
+
+import torch
+
+LARGEST = {"int8": 127, "fp8": 448}
+CODE_TYPE = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
+
+
+def encode(x, cache_dtype="int8"):
+    largest = LARGEST[cache_dtype]
+    scale = (x.abs().amax(-1).amax(0) if x.dim() > 2 and len(x) else x.abs().amax(-1)).float().expand(
+        x.shape[:-1]
+    ) / largest
+    scale = scale.where(scale.isfinite(), torch.nan)
+    codes = x.float() / scale.where(scale > 0, 1).unsqueeze(-1)
+    codes = codes.nan_to_num(0, 0, 0).clamp(-largest, largest)
+    if cache_dtype == "int8":
+        codes = codes.round()
+    return codes.to(CODE_TYPE[cache_dtype]), scale
+
+
+def decode(codes, scale):
+    return codes.float() * scale.unsqueeze(-1)
