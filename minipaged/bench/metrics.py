@@ -8,8 +8,7 @@ says it. Sums are exact (math.fsum): no order of the requests changes a digit. L
 import math
 from collections import Counter
 from dataclasses import dataclass
-
-import numpy as np
+from fractions import Fraction
 
 LIMITS = ("ttft", "tpot", "e2e", "normalized")
 
@@ -102,12 +101,20 @@ def mean(values):
 
 
 def spread(values):
-    """Mean, p50, p90 and p99, each between its two neighbours where it falls between them (numpy's "linear"); None for
-    each where there is no value."""
+    """Mean, p50, p90 and p99; None for each where there is no value."""
     if not values:
         return dict.fromkeys(("mean", "p50", "p90", "p99"))
-    found = {f"p{percent}": float(np.percentile(values, percent)) for percent in (50, 90, 99)}
-    return {"mean": mean(values), **found}
+    return {"mean": mean(values), **{f"p{percent}": percentile(values, percent) for percent in (50, 90, 99)}}
+
+
+def percentile(values, percent):
+    """The value below which so many percent of the others lie; between two values, by the distance from each (numpy's
+    method "linear"). percent: a whole number. Rounded once."""
+    ranked = sorted(values)
+    low, hundredths = divmod(percent * (len(ranked) - 1), 100)
+    if hundredths == 0:
+        return ranked[low]
+    return float((Fraction(ranked[low]) * (100 - hundredths) + Fraction(ranked[low + 1]) * hundredths) / 100)
 
 
 def summary(requests):
