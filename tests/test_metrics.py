@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from minipaged.bench import metrics
-from minipaged.bench.metrics import Served
+from minipaged.bench.metrics import RequestTimes
 
 
 def exact(values):
@@ -35,8 +35,10 @@ def drawn(seed, count=40):
             now += random.expovariate(30)
             times.append(now)
         reason = "abort" if number % 13 == 5 else random.choice(("stop", "length"))
-        requests.append(Served(arrival, tuple(times), random.randint(1, 99), arrival, number % 3, number, 4, reason))
-    return [*requests, Served(3.0, (), 7, None, finish_reason=None)]
+        requests.append(
+            RequestTimes(arrival, tuple(times), random.randint(1, 99), arrival, number % 3, number, 4, reason)
+        )
+    return [*requests, RequestTimes(3.0, (), 7, None, finish_reason=None)]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -79,7 +81,7 @@ def test_a_summary_is_what_the_timelines_say(seed):
 
 
 def test_by_hand():
-    one, other = Served(10.0, (11.0, 11.5, 13.0)), Served(12.0, (16.0,))
+    one, other = RequestTimes(10.0, (11.0, 11.5, 13.0)), RequestTimes(12.0, (16.0,))
     assert metrics.ttft(one) == 1.0 and metrics.ttft(other) == 4.0
     assert metrics.itl(one) == [0.5, 1.5] and metrics.itl(other) == []
     assert metrics.tpot(one) == 1.0 and metrics.tpot(other) is None
@@ -88,12 +90,12 @@ def test_by_hand():
     # From the first arrival, 10, to the last token, 16.
     assert metrics.throughput([one, other]) == 4 / 6 == metrics.summary([one, other])["output_tokens_per_s"]
     # 9 gaps of 1 and one of 11, whoever they belong to: a mean of means would be 6.
-    many, few = Served(0.0, tuple(range(10))), Served(0.0, (0.0, 11.0))
+    many, few = RequestTimes(0.0, tuple(range(10))), RequestTimes(0.0, (0.0, 11.0))
     assert metrics.summary([many, few])["itl_s"]["mean"] == 2.0
 
 
 def test_goodput():
-    quick, slow, single = Served(0.0, (1.0, 2.0, 3.0)), Served(0.0, (1.0, 9.0)), Served(0.0, (2.0,))
+    quick, slow, single = RequestTimes(0.0, (1.0, 2.0, 3.0)), RequestTimes(0.0, (1.0, 9.0)), RequestTimes(0.0, (2.0,))
     all_of_them, seconds = [quick, slow, single], 9.0
     assert metrics.goodput(all_of_them) == 3 / seconds
     assert metrics.goodput(all_of_them, ttft=1.0) == 2 / seconds
@@ -106,7 +108,9 @@ def test_goodput():
 
 
 def test_nothing_was_completed():
-    told = metrics.summary([Served(1.0, (), finish_reason=None), Served(1.0, (2.0,), finish_reason="abort")])
+    told = metrics.summary(
+        [RequestTimes(1.0, (), finish_reason=None), RequestTimes(1.0, (2.0,), finish_reason="abort")]
+    )
     assert told["completed"] == 0 and told["ended"] == {"None": 1, "abort": 1}
     assert told["requests_per_s"] is told["duration_s"] is told["ttft_s"]["mean"] is None
 
@@ -117,7 +121,7 @@ def test_the_real_engine_is_read():
     outputs = LLM(num_blocks=12, block_size=4).generate(
         ["ROMEO:", "JULIET:", "IAGO:"], SamplingParams(max_tokens=9, ignore_eos=True, seed=1)
     )
-    requests = [Served.of(output) for output in outputs]
+    requests = [RequestTimes.of(output) for output in outputs]
     for request, output in zip(requests, outputs):
         line = output.timeline
         assert request.arrival == line.arrival and len(request.token_times) == 9

@@ -14,7 +14,7 @@ LIMITS = ("ttft", "tpot", "e2e", "normalized")
 
 
 @dataclass(frozen=True)
-class Served:
+class RequestTimes:
     """One request as it was served; seconds on one clock.
 
     arrival: when it was sent, whether or not it could enter. token_times: when each of its output tokens came, in
