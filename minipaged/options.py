@@ -8,12 +8,12 @@ from minipaged.commandline import Parser, number
 from minipaged.memory.contiguous import POLICIES
 from minipaged.serving.sequence import BeamSearchParams, SamplingParams
 
-BENCHMARKS = ("decode", "bookkeeping", "prefix", "cost-model", "kernels", "quality")
+BENCHMARKS = ("decode", "bookkeeping", "prefix", "cost-model", "kernels", "quality", "serve")
 BENCHMARKS_TELL = (
     "tokens per second of the whole engine (minutes); a step of scheduler and memory alone (seconds); the time to the "
     "first token with prefix caching and without, or the hits in a trace (a minute); the formula for a step's time, "
     "fitted to this machine (a minute); the attention kernels on a GPU; what a cache of fewer bytes costs in quality "
-    "(a minute)"
+    "(a minute); requests under load, by how memory is kept (minutes)"
 )
 MEMORIES = ("paged", *POLICIES)
 MEMORIES_TELL = (
