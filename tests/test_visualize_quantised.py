@@ -94,6 +94,24 @@ def test_what_is_told_is_what_happened(story):
     assert counts[0][2] == 2 and counts[1][2] == 0  # as its `after` says
 
 
+def test_who_is_refused_is_told():
+    told = [each.told for each in run("--scenario", "quantised", "--kv-memory", "20KiB").snapshots() if each.told]
+    assert told[0] == "As float16: 1 step, 0 preemptions, 4 requests refused."
+    assert told[2].startswith(
+        "In the same 20 KiB: float16 5 blocks, 1 step, 0 preemptions, 4 requests refused; int8 8 "
+    )
+
+
+def test_sentences_say_how_it_is_stored(capsys):
+    assert main(["--scenario", "growth", "--cache-dtype", "int8", "--plain", "--frames", "2"]) == 0
+    assert "\nint8: 576 B a token, 36 KiB: 16 blocks; float32 4, float16 9\nstep 1: " in capsys.readouterr().out
+
+
+def test_nothing_is_said_to_be_computed_where_the_second_half_begins(story):
+    first = next(each for each in story[1] if each.part == 1)
+    assert "tokens computed in" not in view(first, None, 120, 36).plain.split("\n")[0]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_every_frame_says_how_it_is_stored(story, size):
     previous = None

@@ -22,6 +22,7 @@ from visualize.ink import UNICODE, safe
 from visualize.keys import Keys
 from visualize.lines import line
 from visualize.player import Player
+from visualize.storage import stored_as
 from visualize.view import MIN_HEIGHT, MIN_WIDTH
 
 FRAME_SECONDS = 0.1  # no more than 10 frames a second
@@ -126,7 +127,8 @@ def print_sentences(load, ink, **options):
     """For a screen reader or a pipe: no picture, one line for each thing that happens."""
     for player in frames(load(), **options):
         lines = [f"step {player.snapshot.step}: {event.why}." for event in player.snapshot.events]
-        lines = [player.run.title, player.story(), *lines] if player.position == 0 else [*lines, player.story()]
+        about = [player.run.title, player.story(), *stored_as(player.snapshot)[:1]]
+        lines = [*about, *lines] if player.position == 0 else [*lines, player.story()]
         for each in lines:
             if each:
                 print(safe(each, ink), flush=True)

@@ -3,6 +3,7 @@
 Both are one run for whoever watches: the steps are counted through, and the second half begins with an empty pool.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from visualize.scenarios import Run
@@ -29,20 +30,26 @@ class Halves:
         """Those of the first half, then those of the second. What came of a half is told when it ends."""
         step, results = 0, []
         for part, half in enumerate(self._halves):
-            num_preempted = 0
+            kinds = Counter()
             for snapshot in half.snapshots():
-                num_preempted += sum(event.kind == "Preempted" for event in snapshot.events)
+                kinds.update(event.kind for event in snapshot.events)
                 told = begun(snapshot, results[-1]) if part and snapshot.step == 0 else ""
                 if half.is_over:
-                    results.append((snapshot, num_preempted))
+                    results.append((snapshot, happened(snapshot, kinds)))
                     told = compared(*results) if part else ended(*results[0])
                 yield replace(snapshot, step=step, part=part, told=told)
                 step += 1
 
 
-def ended(last, num_preempted):
-    """What came of the first half. last: its last snapshot, by its own steps."""
-    return f"As {last.storage.cache_dtype} it took {count(last.step, 'step')} and {count(num_preempted, 'preemption')}."
+def happened(last, kinds):
+    """A half in a few words. last: its last snapshot, by its own steps. kinds: of all its events."""
+    refused = f", {count(kinds['Refused'], 'request')} refused" * (kinds["Refused"] > 0)
+    return f"{count(last.step, 'step')}, {count(kinds['Preempted'], 'preemption')}{refused}"
+
+
+def ended(last, words):
+    """What came of the first half."""
+    return f"As {last.storage.cache_dtype}: {words}."
 
 
 def begun(first, result):
@@ -56,10 +63,6 @@ def begun(first, result):
 
 
 def compared(first, second):
-    """Both halves, each (its last snapshot, how many were preempted in it)."""
-    told = [
-        f"{last.storage.cache_dtype} {last.num_blocks:,} blocks, {count(last.step, 'step')}, "
-        f"{count(num_preempted, 'preemption')}"
-        for last, num_preempted in (first, second)
-    ]
+    """Both halves, each (its last snapshot, what happened in it)."""
+    told = [f"{last.storage.cache_dtype} {count(last.num_blocks, 'block')}, {words}" for last, words in (first, second)]
     return f"In the same {in_bytes(second[0].storage.num_bytes)}: {'; '.join(told)}."

@@ -31,12 +31,19 @@ def in_bytes(number):
     return f"{number:,} B"
 
 
-def draw_storage(scene, width):
-    """One line below the pool's heading where somebody asked for it, none otherwise: a list."""
-    storage, num_blocks = scene.snapshot.storage, scene.snapshot.num_blocks
+def stored_as(snapshot):
+    """How K and V are stored, in more words and in fewer; none where nobody asked for it."""
+    storage = snapshot.storage
     if storage is None:
         return []
     what = f"{storage.cache_dtype}: {storage.bytes_per_token:,} B a token"
-    held = f"{what}, {in_bytes(storage.num_bytes)}: {count(num_blocks, 'block')}"
-    told = (f"{held}; {', '.join(f'{name} {number:,}' for name, number in storage.others)}", held, what)
-    return [fit(line((next((each for each in told if len(each) <= width), what), "dim")), width, scene.ink)]
+    held = f"{what}, {in_bytes(storage.num_bytes)}: {count(snapshot.num_blocks, 'block')}"
+    return [f"{held}; {', '.join(f'{name} {number:,}' for name, number in storage.others)}", held, what]
+
+
+def draw_storage(scene, width):
+    """One line below the pool's heading where somebody asked for it, none otherwise: a list."""
+    told = stored_as(scene.snapshot)
+    if not told:
+        return []
+    return [fit(line((next((each for each in told if len(each) <= width), told[-1]), "dim")), width, scene.ink)]

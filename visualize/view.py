@@ -80,7 +80,12 @@ def spent(snapshot):
             tokens += event.fact.num_tokens
         elif event.kind == "Preempted" and event.fact.needed_by is None:
             tokens = 0  # a step broke off: what was granted before doesn't count
-    return f"{tokens:,} of at most {snapshot.budget:,} tokens computed in " if snapshot.step else ""
+    is_second_start = snapshot.part and not snapshot.events  # nothing is computed before the second half's first step
+    return (
+        f"{tokens:,} of at most {snapshot.budget:,} tokens computed in "
+        if snapshot.step and not is_second_start
+        else ""
+    )
 
 
 def too_small(width, height, ink):
