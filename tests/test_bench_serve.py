@@ -29,7 +29,7 @@ def stream(count, rate=None, scale=0.08, seed=0):
 
 @pytest.mark.parametrize("rate", [None, 20.0])
 def test_every_line_without_int8_gives_the_same_tokens(rate):
-    names = [name for name in serve.LINES if "int8" not in name and name not in ("max", "all three")]
+    names = [name for name in serve.LINES if "int8" not in name and name not in ("max", "all")]
     asked = stream(8, rate)
     expected, *others = (line.tokens() for line in served(names, asked, kv_memory=2**20))
     assert [len(tokens) for tokens in expected.values()] == [each.num_output_tokens for each in asked]
@@ -63,7 +63,7 @@ def test_what_is_noted_is_what_happened(name):
     again = sum(each.num_recomputed_tokens for each in requests)
     cached = sum(each.num_cached_tokens for each in requests)
     assert sum(moment.num_tokens for moment in line.moments) == needed + again - cached
-    assert bool(cached) == (name in ("paged, prefix caching", "all three"))
+    assert bool(cached) == (name in ("paged+prefix", "all"))
     result = serve.result_of(line)
     assert result["completed"] == 10 and json.loads(json.dumps(result)) == result
 
@@ -120,13 +120,13 @@ def test_what_cannot_run_is_refused_and_counted():
 
 
 def test_the_command_prints_a_table_and_json(capsys):
-    serve.main(["--lines", "paged; oracle", *ARGS])
+    serve.main(["--lines", "paged,oracle", *ARGS])
     text = capsys.readouterr().out
     assert [row.split()[0] for row in text.split("\n")[1:3]] == ["paged", "oracle"]
     assert "6 requests of paper-sharegpt, lengths times 0.1, 262,144 bytes" in text and "PARTIAL" not in text
-    serve.main(["--lines", "paged, int8", "--json", *ARGS])
+    serve.main(["--lines", "paged+int8", "--json", *ARGS])
     told = json.loads(capsys.readouterr().out)
-    assert told["partial"] is False and [row["line"] for row in told["lines"]] == ["paged, int8"]
+    assert told["partial"] is False and [row["line"] for row in told["lines"]] == ["paged+int8"]
     assert told["lines"][0]["completed"] == 6
 
 
@@ -138,17 +138,31 @@ def test_what_is_too_long_is_counted(tmp_path, capsys):
     assert "2 requests of" in text and "1 more are longer than the context of 1,024, and were left out" in text
 
 
+def test_a_file_has_times_of_its_own(tmp_path, capsys):
+    file = tmp_path / "trace.jsonl"
+    rows = ({"timestamp": 1000 * i, "input_length": 5, "output_length": 2} for i in (0, 7, 20))
+    file.write_text("\n".join(map(json.dumps, rows)))
+    args = ["--workload", str(file), "--lines", "paged", "--scale", "1", "--json"]
+    durations = []
+    for rate in ("given", "all-at-once"):
+        serve.main([*args, "--rate", rate])
+        durations.append(json.loads(capsys.readouterr().out)["lines"][0]["duration_s"])
+    assert 20 < durations[0] < 21 and durations[1] < 1
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (["--workload", "azur"], "azur: No such file"),
         (["--requests", "0"], "--requests=0: must be a whole number, 1 or more"),
         (["--scale", "0"], "scale of length=0.0: must be a number above 0"),
-        (["--rate", "-1"], "rate=-1.0: must be a number above 0"),
+        (["--rate", "-1"], "--rate '-1': must be all-at-once, given, or a number above 0"),
+        (["--rate", "soon"], "--rate 'soon': must be all-at-once, given, or a number above 0"),
+        (["--rate", "given"], "--rate given with --workload paper-sharegpt: only a file has times"),
         (["--shared", "2"], "--shared=2.0: must be a part, from 0 to 1"),
         (["--kv-memory", "4096"], "--kv-memory='4096': must be a number and a unit"),
         (["--kv-memory", "1KiB"], "kv_memory of 1,024 bytes: must be from 32,768 bytes"),
-        (["--lines", "paged; best"], "--lines 'best': must be some of max; pow2;"),
+        (["--lines", "paged,best"], "--lines 'best': must be some of max, pow2,"),
         (["--requests", "100000"], "tokens, at most 2,000,000 are allowed"),
         (["--scale", "1000"], "all have more than 1,024 tokens, at least"),
     ],
@@ -170,3 +184,20 @@ def test_an_interrupted_run_tells_what_is_done():
     assert process.returncode == 130 and not errors
     told = json.loads(out)
     assert told["partial"] is True and told["lines"][0]["steps"] > 0 and told["lines"][0]["requests"] < 500
+
+
+@pytest.mark.slow
+def test_as_many_run_as_the_lengths_imply():
+    """Beside a simulation that knows lengths only. Max keeps 7, as in the paper."""
+    from residency import running_of
+
+    names, block_size = ("max", "pow2", "oracle", "paged"), 4
+    asked = stream(60, scale=0.5, seed=4)
+    for line in served(names, asked, serve.SLOTS * 2048, block_size, shared=0.0, dtype="float32"):
+        counts = running_of(line.name, asked, line.engine.memory.num_blocks, block_size)
+        found, expected = serve.result_of(line)["running"], sum(counts) / len(counts)
+        assert abs(found - expected) < 0.1 * expected, (line.name, found, expected)
+        if line.name == "max":
+            assert round(found, 2) == expected == 7
+        if line.name == "paged":
+            assert serve.result_of(line)["kv"]["states"] > 0.9

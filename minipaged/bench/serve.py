@@ -20,11 +20,12 @@ LINES = {
     "pow2": {"memory": "pow2"},
     "oracle": {"memory": "oracle"},
     "paged": {**OFF},
-    "paged, prefix caching": {},
-    "paged, int8": {**OFF, "cache_dtype": "int8"},
-    "all three": {"cache_dtype": "int8"},
+    "paged+prefix": {},
+    "paged+int8": {**OFF, "cache_dtype": "int8"},
+    "all": {"cache_dtype": "int8"},
 }
 MAX_TOKENS = 2_000_000  # of all requests together
+AT_ONCE, GIVEN = "all-at-once", "given"
 CONTEXT, VOCAB_SIZE = 1024, 1024  # of the tiny GPT
 SLOTS = 7864  # for Max 7.68 contexts of 1,024, as the paper's 15,728 slots are for 2,048
 
@@ -71,7 +72,8 @@ def stream(options):
         asked = workload.draw(options.workload, options.requests, options.rate, options.seed)
     else:
         asked = trace_file.read(options.workload, most=options.requests)
-        asked = workload.retimed(asked, options.rate, options.seed)
+        if options.rate != GIVEN:
+            asked = workload.retimed(asked, options.rate, options.seed)
     fit, too_long = workload.split_by_length(workload.scaled(asked, length=options.scale), CONTEXT)
     if not fit:
         least = min(each.num_tokens for each in too_long)
@@ -89,11 +91,12 @@ def main(argv=None):
     parser.add_argument("--workload", default="paper-sharegpt", help=f"{sources}, or a file (default: %(default)s)")
     parser.add_argument("--requests", default="100", help="how many (default: %(default)s)")
     parser.add_argument("--scale", type=a_float, default=0.5, help="of the lengths (default: %(default)s)")
-    parser.add_argument("--rate", type=a_float, help="requests a second, a Poisson process (default: all at once)")
+    rates = "requests a second, a Poisson process; all-at-once (default), or given: a file's own times"
+    parser.add_argument("--rate", default=AT_ONCE, help=rates)
     parser.add_argument("--shared", type=a_float, default=0.5, help="part of each prompt that all share (default: 0.5)")
     parser.add_argument("--kv-memory", default=f"{SLOTS * 2048}B", help="of every line (default: %(default)s)")
     parser.add_argument("--block-size", default="16", help="tokens in a block (default: %(default)s)")
-    parser.add_argument("--lines", default=";".join(LINES), help="which to compare (default: %(default)s)")
+    parser.add_argument("--lines", default=",".join(LINES), help="which to compare (default: %(default)s)")
     parser.add_argument("--seed", type=number(int, "a whole number"), default=0, help="default: 0")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = checked(parser.parse_args(argv))
@@ -122,11 +125,26 @@ def checked(options):
     options.block_size = whole_option("--block-size", options.block_size)
     options.kv_memory = size("--kv-memory", options.kv_memory)
     real("--shared", options.shared, lambda share: 0 <= share <= 1, "a part, from 0 to 1")
-    options.lines = [name.strip() for name in options.lines.split(";")]
+    options.rate = rate_of(options.rate, options.workload)
+    options.lines = [name.strip() for name in options.lines.split(",")]
     for name in options.lines:
         if name not in LINES:
-            raise ValueError(f"--lines {name!r}: must be some of {'; '.join(LINES)}, with ; between them")
+            raise ValueError(f"--lines {name!r}: must be some of {', '.join(LINES)}")
     return options
+
+
+def rate_of(text, source):
+    """--rate as a number, None for all at once, or GIVEN. Raises ValueError for anything else."""
+    if text == AT_ONCE:
+        return None
+    if text == GIVEN:
+        if source in workload.SOURCES:
+            raise ValueError(f"--rate {GIVEN} with --workload {source}: only a file has times, give a number")
+        return GIVEN
+    try:
+        return real("--rate", float(text), lambda rate: rate > 0, "a number above 0")
+    except ValueError:
+        raise ValueError(f"--rate {text!r:.40}: must be {AT_ONCE}, {GIVEN}, or a number above 0") from None
 
 
 def show_progress(lines, num_requests):
