@@ -62,8 +62,9 @@ def kernel_case(
 ):
     """Sequences of `lengths` keys, the last num_queries[i] of which are queries (default: one each).
 
-    place_seed decides which blocks they take, seed the numbers. K and V lie side by side in one tensor with room
-    between the heads, so no stride is what the shape suggests. cache_dtype: how they are stored, if not as they are:
+    place_seed decides which blocks they take, seed the numbers. No stride is what the shape suggests: there is room
+    between the heads of K, the heads of V come before its slots, tables and queries are parts of wider tensors.
+    cache_dtype: how they are stored, if not as they are:
     then `expected` is of what is left of them.
     """
     dtype, (num_heads, num_kv_heads) = getattr(torch, dtype), heads
@@ -78,11 +79,13 @@ def kernel_case(
     num_blocks = sum(needed) + 3
     order = places.sample(range(num_blocks), num_blocks)
     poison = torch.tensor([float("nan"), float("inf"), float("-inf")])
-    shape = (num_blocks + 2, 2, block_size, num_kv_heads, head_dim + 3)
-    whole = poison[torch.randint(3, shape, generator=torch.Generator().manual_seed(place_seed))].to(dtype)
-    pools = [whole[:, 0, ..., :head_dim], whole[:, 1, ..., :head_dim]]
+    shapes = (block_size, num_kv_heads, head_dim + 3), (num_kv_heads, block_size, head_dim + 5)
+    stale = torch.Generator().manual_seed(place_seed)
+    wholes = [poison[torch.randint(3, (num_blocks + 2, *shape), generator=stale)].to(dtype) for shape in shapes]
+    pools = pools_in(*wholes, head_dim)
     k_cache, v_cache = (pool[1:-1] for pool in pools)
-    tables = torch.tensor([[places.choice(NO_BLOCK) for _ in range(max(needed) + 2)] for _ in lengths])
+    wide = torch.tensor([[places.choice(NO_BLOCK) for _ in range(max(needed) + 5)] for _ in lengths])
+    tables = wide[:, : max(needed) + 2]
     queries, expected, lse = [], [], []
     for i, (length, count) in enumerate(zip(lengths, num_queries)):
         mine = [order.pop() for _ in range(needed[i])]
@@ -98,13 +101,13 @@ def kernel_case(
         expected.append(dense_attention(q.double(), k.double(), v.double(), scale))
         lse.append(log_sum_exp(q.double(), k.double(), scale))
     starts = [sum(num_queries[:i]) for i in range(len(num_queries) + 1)]
-    whole = whole.to(DEVICE)
-    pools = [whole[:, 0, ..., :head_dim], whole[:, 1, ..., :head_dim]]
+    pools = pools_in(*(whole.to(DEVICE) for whole in wholes), head_dim)
+    around = F.pad(torch.cat(queries), (0, 3, 0, 1), value=float("nan")).to(DEVICE)  # q with room between its heads
     arguments = {
-        "q": torch.cat(queries).to(DEVICE),
+        "q": around[:, :num_heads, :head_dim],
         "k_cache": pools[0][1:-1],
         "v_cache": pools[1][1:-1],
-        "block_tables": tables.to(DEVICE, torch.int32),
+        "block_tables": wide.to(DEVICE, torch.int32)[:, : tables.shape[1]],
         "seq_lens": torch.tensor(lengths, dtype=torch.int32, device=DEVICE),
         "query_start_loc": torch.tensor(starts, dtype=torch.int32, device=DEVICE),
         "scale": scale,
@@ -114,17 +117,25 @@ def kernel_case(
     return KernelCase(arguments, torch.cat(expected).to(DEVICE), torch.cat(lse).to(DEVICE), pools)
 
 
+def pools_in(k_whole, v_whole, head_dim):
+    """K and V, [num_blocks + 2, block_size, num_kv_heads, head_dim], as they lie in the larger tensors."""
+    return [k_whole[..., :head_dim], v_whole[..., :head_dim].transpose(1, 2)]
+
+
 def narrow(k_pool, v_pool, cache_dtype):
     """The pools' numbers as a cache of this type holds them, without the guards: arguments of paged_attention.
 
-    Codes lie side by side as the numbers did, and so do scales, with room between the blocks and between the heads.
+    Codes and scales of K lie with room between the blocks and between the heads; those of V otherwise again.
     """
     names, encoded = ("k", "v"), [encode(pool, cache_dtype) for pool in (k_pool, v_pool)]
-    codes = torch.stack([F.pad(codes.float(), (0, 3)) for codes, _ in encoded], dim=1).to(encoded[0][0].dtype)
-    made = {f"{name}_cache": codes[1:-1, i, ..., :-3] for i, name in enumerate(names)}
-    if encoded[0][1] is not None:
-        scales = torch.stack([F.pad(scales, (0, 1, 0, 2), value=float("nan")) for _, scales in encoded], dim=3)
-        made |= {f"{name}_scale": scales[1:-1, :-2, :-1, i] for i, name in enumerate(names)}
+    made = {}
+    for i, (name, (codes, scales)) in enumerate(zip(names, encoded)):
+        order = (0, 1, 2, 3) if i == 0 else (0, 2, 1, 3)  # heads before slots, in V
+        padded = F.pad(codes.permute(order).float(), (0, 3 + i)).to(codes.dtype)
+        made[f"{name}_cache"] = padded[1:-1, ..., : codes.shape[-1]].permute(order)
+        if scales is not None:
+            padded = F.pad(scales.permute(order[:3]), (0, 1, 0, 2 + i), value=float("nan"))
+            made[f"{name}_scale"] = padded[1:-1, : -2 - i, :-1].permute(order[:3])
     return made
 
 

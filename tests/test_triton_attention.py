@@ -309,3 +309,73 @@ def test_options_that_are_refused(options, message):
 def test_a_head_too_large_is_refused():
     with pytest.raises(ValueError, match="head_dim=192: the kernels take at most 128"):
         decode(make_case([5], head_dim=192))
+
+
+def test_every_masked_load_says_what_the_rest_is():
+    """Without `other` it is 0 in the interpreter, and anything on a GPU."""
+    import ast
+    from pathlib import Path
+
+    import minipaged.attention.triton as kernels
+
+    num_masked = 0
+    for file in sorted(Path(kernels.__file__).parent.glob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "tl.load":
+                names = {keyword.arg for keyword in call.keywords}
+                assert ("mask" in names) == ("other" in names), f"{file.name}, line {call.lineno}"
+                num_masked += "mask" in names
+    assert num_masked > 8
+
+
+@pytest.mark.parametrize("num_splits", [1, 3])
+def test_nan_in_a_key_stays_nan(num_splits):
+    """In the output and in its log-sum-exp: nothing that is wrong may look like a number."""
+    from kernel_cases import kernel_case
+
+    from minipaged.attention.triton.decode import decode
+
+    case = kernel_case([70, 9], heads=(2, 1))
+    arguments = case.decode_arguments()
+    block = arguments["block_tables"][0, 5]
+    arguments["k_cache"][block, 2] = float("nan")
+    out, lse = decode(**arguments, num_splits=num_splits, tile_size=16)
+    assert out[0].isnan().all() and lse[0].isnan().all() and out[1].isfinite().all() and lse[1].isfinite().all()
+
+
+def test_offsets_within_a_block_are_as_wide_as_block_ids():
+    """Heads or slots that lie 2**30 numbers apart: three of them are past 2**31."""
+    import mmap
+
+    import torch
+
+    from minipaged.attention import reference
+    from minipaged.attention.triton.backend import paged_attention
+    from minipaged.attention.triton.copy import copy_blocks
+    from minipaged.attention.triton.write import write
+
+    if torch.cuda.is_available():
+        pytest.skip("16 GB of addresses are had without memory behind them on a CPU only")
+    try:
+        # MAP_NORESERVE (Linux): addresses, and no memory but for what is touched.
+        room = mmap.mmap(-1, 2**34, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+    except (OSError, ValueError, AttributeError):
+        pytest.skip("there is no room for 16 GB of addresses")
+    numbers, middle = torch.frombuffer(room, dtype=torch.int8), 2**33
+    torch.manual_seed(0)
+    ints = lambda *rows: torch.tensor(rows, dtype=torch.int32)  # noqa: E731
+    for strides in ((64, 16, 2**30), (48, 2**30, 16)):
+        cache = numbers.as_strided((6, 4, 3, 16), (*strides, 1), middle)
+        cache.copy_((torch.randn(6, 4, 3, 16) * 20).to(torch.int8))
+        scales = torch.rand(6, 4, 3)
+        for starts in ((0, 1, 2), (0, 3, 4)):
+            q = torch.randn(starts[-1], 3, 16)
+            others = ints([0, 1, 2], [3, 4, 5]), ints(*[9, 5]), ints(*starts), 0.02, scales, scales
+            assert (
+                paged_attention(q, cache, cache, *others) - reference.paged_attention(q, cache, cache, *others)
+            ).abs().max() < 1e-4
+        new = torch.randint(-9, 9, (2, 3, 16)).to(torch.int8)
+        write(new, new, cache, cache, ints(*[3, 23]))
+        assert torch.equal(cache[0, 3], new[0]) and torch.equal(cache[5, 3], new[1])
+        copy_blocks(cache, cache, [(0, 1)])
+        assert torch.equal(cache[0], cache[1])

@@ -10,6 +10,7 @@ import torch
 
 FLOATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 LARGEST = {"int8": 127, "fp8": 448}  # the largest code. fp8 is e4m3: a sign, 4 bits of exponent, 3 of mantissa
+CODES = tuple(getattr(torch, name) for name in ("int8", "float8_e4m3fn") if hasattr(torch, name))
 NAMES = ("float32", "float16", "bfloat16", *LARGEST)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from minipaged.attention.kv_codec import decode
+from minipaged.attention.kv_codec import CODES, decode
 
 
 class Step(NamedTuple):
@@ -189,6 +189,8 @@ def check_stored(q, k_cache, v_cache, k_scale, v_scale):
         if k_scale is not None or v_scale is not None:
             raise ValueError(f"k_scale and v_scale for a cache of {k_cache.dtype}: only codes of a byte have scales")
         return
+    if k_cache.dtype not in CODES:
+        raise ValueError(f"the caches are {k_cache.dtype}: codes must be one of {', '.join(map(str, CODES))}")
     for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
         given = None if scale is None else (tuple(scale.shape), scale.dtype)
         if given != (tuple(k_cache.shape[:-1]), torch.float32):

@@ -29,10 +29,10 @@ def copy_kernel(
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
 ):  # fmt: skip
     """One slot: [NUM_KV_HEADS, HEAD_DIM]."""
-    pair, offset = tl.program_id(0) // BLOCK_SIZE, tl.program_id(0) % BLOCK_SIZE
+    pair, offset = tl.program_id(0) // BLOCK_SIZE, (tl.program_id(0) % BLOCK_SIZE).to(tl.int64)
     source = tl.load(pairs_ptr + 2 * pair).to(tl.int64)  # int64: times a stride it may pass 2**31
     destination = tl.load(pairs_ptr + 2 * pair + 1).to(tl.int64)
-    heads, dims = tl.arange(0, PADDED_HEADS)[:, None], tl.arange(0, PADDED_DIM)[None, :]
+    heads, dims = tl.arange(0, PADDED_HEADS).to(tl.int64)[:, None], tl.arange(0, PADDED_DIM)[None, :]
     mask = (heads < NUM_KV_HEADS) & (dims < HEAD_DIM)
     source_ptr += source * source_stride_block + offset * source_stride_slot
     numbers = tl.load(source_ptr + heads * source_stride_head + dims, mask=mask, other=0)

@@ -32,7 +32,7 @@ def decode_kernel(
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Attention of one sequence's query heads that read one KV head, over the keys of one split: a state."""
-    sequence, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    sequence, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64), tl.program_id(2)
     seq_len = tl.load(seq_lens_ptr + sequence)
     # As geometry.split_range has it.
     positions_per_split = tl.cdiv(tl.cdiv(seq_len, TILE), NUM_SPLITS) * TILE
@@ -80,7 +80,8 @@ def decode_kernel(
             q, k, v, k_scale, v_scale, visible[None, :], scale, running_max, running_sum, weighted_sum, PRECISION
         )
 
-    total = tl.where(running_sum > 0, running_sum, 1.0)  # no keys: zeros, and a log-sum-exp of -inf
+    # No keys: zeros, and a log-sum-exp of -inf. A sum that is NaN stays it.
+    total = tl.where(running_sum == 0, 1.0, running_sum)
     out_offsets = split.to(tl.int64) * out_stride_split + sequence * out_stride_row + heads[:, None] * out_stride_head
     out = (weighted_sum / total[:, None]).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + out_offsets + dims[None, :], out, mask=in_use)
@@ -107,7 +108,7 @@ def merge_kernel(
     mask = (lse > float("-inf"))[:, None] & (dims < HEAD_DIM)[None, :]
     parts = tl.load(parts_ptr + part_offsets[:, None] + dims[None, :], mask=mask, other=0.0)
     total = tl.sum(weights, axis=0)
-    total = tl.where(total > 0, total, 1.0)
+    total = tl.where(total == 0, 1.0, total)
     out = (tl.sum(weights[:, None] * parts, axis=0) / total).to(out_ptr.dtype.element_ty)
     out_offsets = sequence * out_stride_row + head * out_stride_head
     tl.store(out_ptr + out_offsets + dims, out, mask=dims < HEAD_DIM)

@@ -34,7 +34,7 @@ def prefill_kernel(
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Attention of QUERIES queries of one sequence, and of all query heads that read one KV head."""
-    tile, kv_head = tl.program_id(0), tl.program_id(1)
+    tile, kv_head = tl.program_id(0), tl.program_id(1).to(tl.int64)
     sequence, first_query = tl.load(tiles_ptr + 2 * tile), tl.load(tiles_ptr + 2 * tile + 1)
     seq_len, first_row = tl.load(seq_lens_ptr + sequence), tl.load(query_start_loc_ptr + sequence)
     num_queries = tl.load(query_start_loc_ptr + sequence + 1) - first_row
@@ -84,7 +84,7 @@ def prefill_kernel(
             q, k, v, k_scale, v_scale, visible, scale, running_max, running_sum, weighted_sum, PRECISION
         )
 
-    total = tl.where(running_sum > 0, running_sum, 1.0)  # no keys: zeros
+    total = tl.where(running_sum == 0, 1.0, running_sum)  # no keys: zeros
     out_offsets = q_rows[:, None] * out_stride_row + heads[:, None] * out_stride_head + dims[None, :]
     tl.store(out_ptr + out_offsets, (weighted_sum / total[:, None]).to(out_ptr.dtype.element_ty), mask=in_use)
 

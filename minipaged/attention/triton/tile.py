@@ -20,8 +20,9 @@ triton, tl = load()
 def locate(table_ptr, positions, in_use, BLOCK_SIZE: tl.constexpr):
     """Block ids of these positions, and their offsets in the block. Where in_use is false the table isn't looked at."""
     block_ids = tl.load(table_ptr + positions // BLOCK_SIZE, mask=in_use, other=0)
-    # As int32, a block id times the numbers in a block would pass 2**31 in a pool of a few GB.
-    return block_ids.to(tl.int64), positions % BLOCK_SIZE
+    # As int32, a block id times the numbers in a block would pass 2**31 in a pool of a few GB. So would an offset in
+    # the block, if neighbouring slots lay far apart.
+    return block_ids.to(tl.int64), (positions % BLOCK_SIZE).to(tl.int64)
 
 
 @triton.jit

@@ -29,7 +29,7 @@ def write_kernel(
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping_ptr + token).to(tl.int64)  # int64: times a stride it may pass 2**31
     block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
-    heads, dims = tl.arange(0, PADDED_HEADS)[:, None], tl.arange(0, PADDED_DIM)[None, :]
+    heads, dims = tl.arange(0, PADDED_HEADS).to(tl.int64)[:, None], tl.arange(0, PADDED_DIM)[None, :]
     mask = (heads < NUM_KV_HEADS) & (dims < HEAD_DIM) & (slot >= 0)
     k = tl.load(k_ptr + token * k_stride_token + heads * k_stride_head + dims, mask=mask, other=0.0)
     v = tl.load(v_ptr + token * v_stride_token + heads * v_stride_head + dims, mask=mask, other=0.0)
