@@ -195,9 +195,13 @@ def test_as_many_run_as_the_lengths_imply():
     asked = stream(60, scale=0.5, seed=4)
     for line in served(names, asked, serve.SLOTS * 2048, block_size, shared=0.0, dtype="float32"):
         counts = running_of(line.name, asked, line.engine.memory.num_blocks, block_size)
-        found, expected = serve.result_of(line)["running"], sum(counts) / len(counts)
+        result = serve.result_of(line)
+        found, expected = result["running"], sum(counts) / len(counts)
         assert abs(found - expected) < 0.1 * expected, (line.name, found, expected)
         if line.name == "max":
             assert round(found, 2) == expected == 7
         if line.name == "paged":
-            assert serve.result_of(line)["kv"]["states"] > 0.9
+            states, internal = (result["kv"][name] for name in ("states", "internal"))
+            assert (
+                states / (states + internal) > 0.98
+            )  # of what is allocated; 1.5 slots of a sequence's last block are not
