@@ -6,7 +6,7 @@ Their checks are in tests/exercises; learner.py loads a file; mine.py runs an en
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,7 +27,8 @@ class Exercise:
     module: where minipaged has the solution; a tuple of such, one for each name, if they are apart. names: what the
     learner writes. lesson: the notebook that it is for. minutes, difficulty: what to expect. parts: for each of the
     names the field of serving.parts.Parts that it can fill, in the same order; empty if an engine has no use for them.
-    needs: a package that can't be had everywhere; where it isn't, the checks are skipped.
+    needs: a package that can't be had everywhere; where it isn't, the checks are skipped. watch: the options with which
+    `visualize --mine` uses them, if the story that it plays by itself doesn't.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Exercise:
     difficulty: str
     parts: tuple = ()
     needs: str = ""
+    watch: str = field(default="", repr=False)
 
     @property
     def file(self):
@@ -216,6 +218,7 @@ EXERCISES = {
             minutes=20,
             difficulty="easy",
             parts=("encode", "decode"),
+            watch="--scenario quantised",
         ),
     )
 }

@@ -186,7 +186,8 @@ def told(exercise, path, outcomes, is_complete):
     if outcomes["passed"] == total and not is_complete:
         return f"passed: {total}; not all of its checks were run"
     if outcomes["passed"] == total:
-        steps = ["python -m visualize --mine"] if exercise.parts and path == exercise.path else []
+        watch = f"python -m visualize --mine {exercise.watch}".rstrip()
+        steps = [watch] if exercise.parts and path == exercise.path else []
         return f"all {total} checks pass; next: {', then '.join([*steps, next_to_read(exercise)])}"
     if outcomes["TODO"] == total:
         return f"not written yet: {path.name}"

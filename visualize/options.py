@@ -69,7 +69,7 @@ def parse_args(argv):
     what.add_argument("--mine", action="store_true", help="run your own parts, from the exercises you have solved")
     what.add_argument("--seed", type=whole(0, 2**31), help="of the generated text (default 0)")
     what.add_argument("--num-blocks", type=whole(1, MAX_BLOCKS), metavar="N", help="blocks in the pool")
-    what.add_argument("--kv-memory", metavar="SIZE", help="the pool's bytes, such as 64KiB, in place of --num-blocks")
+    what.add_argument("--kv-memory", metavar="SIZE", help="the pool's bytes, such as 128KiB, in place of --num-blocks")
     what.add_argument("--cache-dtype", choices=CACHE_DTYPES, help=CACHE_DTYPES_TELL)
     what.add_argument("--block-size", type=whole(1, 256), metavar="N", help="tokens in a block")
     what.add_argument("--memory", choices=MEMORIES, help=MEMORIES_TELL)

@@ -32,8 +32,8 @@ def in_bytes(number):
 
 
 def stored_as(snapshot):
-    """How K and V are stored, in more words and in fewer; none where nobody asked for it."""
-    storage = snapshot.storage
+    """How K and V are stored, in more words and in fewer; none where nobody asked for it, or no engine runs."""
+    storage = getattr(snapshot, "storage", None)
     if storage is None:
         return []
     what = f"{storage.cache_dtype}: {storage.bytes_per_token:,} B a token"

@@ -19,6 +19,7 @@ from visualize.scene import Scene
 from visualize.sharing import draw_copies
 from visualize.storage import draw_storage
 from visualize.timeline import draw_timeline
+from visualize.words import count
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
 ROOMY = 20  # lines, from which on there is room for the timeline and the way to a slot
@@ -121,7 +122,7 @@ def wide(scene, width, height):
 def pool_panel(scene, width, height, fill=False):
     snapshot = scene.snapshot
     by_runs = f", runs by {snapshot.memory}" * scene.may_reserve
-    title = f"Physical KV cache: {snapshot.num_blocks:,} blocks of {snapshot.block_size}{by_runs}"
+    title = f"Physical KV cache: {count(snapshot.num_blocks, 'block')} of {snapshot.block_size}{by_runs}"
     lines = [heading(title, legend(scene, width - len(title) - 8), width, scene.ink)]
     lines += draw_storage(scene, width) if height > LEAST_POOL else []
     lines += draw_pool(scene, width, height - 1 - len(lines), scene.focus)

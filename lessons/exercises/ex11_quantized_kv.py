@@ -33,7 +33,7 @@ def encode(x, cache_dtype="int8"):
     quotient may be 0, though x isn't. Each code is the one nearest to x / scale; where two are equally near, either.
 
     A head of zeros has codes 0 and a scale that is finite. A head in which some number is NaN or infinite must be read
-    as NaN in all its numbers, so that what is wrong stays visible: its scale is NaN, and its codes may be anything.
+    as NaN in all its numbers, so that what is wrong stays visible: with a scale of NaN, whatever its codes are.
     No other head, of the same token or of another, is touched by either.
     """
     raise NotImplementedError("ex11: encode is yours to write")
