@@ -153,7 +153,7 @@ def test_a_file_has_times_of_its_own(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--workload", "azur"], "azur: No such file"),
+        (["--workload", "azur"], "--workload azur: No such file: must be one of azure, sharegpt, mooncake, paper-"),
         (["--requests", "0"], "--requests=0: must be a whole number, 1 or more"),
         (["--scale", "0"], "scale of length=0.0: must be a number above 0"),
         (["--rate", "-1"], "--rate '-1': must be all-at-once, given, or a number above 0"),

@@ -13,7 +13,7 @@ from minipaged.bench import trace_file, workload
 from minipaged.bench.workload import LEVELS, SOURCES, Asked, LogNormal, Quantiles
 
 TRACES = Path(__file__).resolve().parent.parent.parent / "shared" / "traces"
-MEANS = {  # of the traces themselves, and of the paper's datasets
+MEANS = {  # of the traces themselves, to a tenth of a token, and of the paper's datasets
     "azure": (1154.7, 211.1),
     "sharegpt": (2340.0, 438.7),
     "mooncake": (12035.1, 342.6),

@@ -1,6 +1,5 @@
 """Engines: a scenario becomes a run, with one engine or, where it compares two types of cache, with two."""
 
-from minipaged.arguments import size
 from minipaged.serving.llm import LLM
 from visualize.halves import Halves
 from visualize.options import MAX_BLOCKS
@@ -20,7 +19,7 @@ def run_of(scenario, seed=0, parts=None):
 def engine_of(settings, seed, parts):
     engine = LLM(seed=seed, parts=parts, **settings).engine
     if engine.memory.num_blocks > MAX_BLOCKS:
-        per_block = size("kv_memory", settings["kv_memory"]) // engine.memory.num_blocks
+        per_block = engine.cache.bytes_per_block
         made = f"makes {engine.memory.num_blocks:,} blocks of {engine.memory.block_size}"
         raise ValueError(
             f"--kv-memory {settings['kv_memory']} {made}: at most {MAX_BLOCKS:,}, of {per_block:,} bytes, can be drawn"

@@ -74,19 +74,16 @@ def view(
 
 
 def spent(snapshot):
-    """How much of its budget of tokens a step has used."""
+    """How much of its budget of tokens a step has used; nothing where there was no step, before the first of a half."""
+    if not snapshot.step or (snapshot.part and not snapshot.events):
+        return ""
     tokens = 0
     for event in snapshot.events:
         if event.kind == "Scheduled":
             tokens += event.fact.num_tokens
         elif event.kind == "Preempted" and event.fact.needed_by is None:
             tokens = 0  # a step broke off: what was granted before doesn't count
-    is_second_start = snapshot.part and not snapshot.events  # nothing is computed before the second half's first step
-    return (
-        f"{tokens:,} of at most {snapshot.budget:,} tokens computed in "
-        if snapshot.step and not is_second_start
-        else ""
-    )
+    return f"{tokens:,} of at most {snapshot.budget:,} tokens computed in "
 
 
 def too_small(width, height, ink):

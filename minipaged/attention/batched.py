@@ -153,7 +153,7 @@ class BatchedAttention:
     def _workspace(self, cache, num_blocks):
         """Room to gather num_blocks blocks of K and of V: two tensors, kept from step to step, larger when needed.
 
-        Why not cache[table], which is a line: indexing takes two to four times as long as index_select on a CPU, and
+        Why not cache[table], which is a line: indexing takes up to four times as long as index_select on a CPU, and
         tensors that stay need no new memory and no new views in every layer.
         """
         key = cache.dtype, cache.device, cache.shape[1:]

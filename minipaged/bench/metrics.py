@@ -2,7 +2,7 @@
 
 Everything is defined as vLLM's serving benchmark does (vllm/benchmarks/serve.py, calculate_metrics), and normalized
 latency as the paper does (section 6.1). Which numbers are averaged first decides what a mean means, so each docstring
-says it. Sums are exact (math.fsum): no order of the requests changes a digit. Lesson 12 builds the first four.
+says it. Sums are exact (math.fsum): no order of the requests changes a digit.
 """
 
 import math

@@ -8,6 +8,7 @@ second at each number of running sequences.
 
 import json
 import math
+import os
 
 from minipaged.arguments import real, size
 from minipaged.bench import metrics, trace_file, workload
@@ -70,6 +71,9 @@ def stream(options):
     """The requests that the options ask for: (those that the model's context can hold, those that are too long)."""
     if options.workload in workload.SOURCES:
         asked = workload.draw(options.workload, options.requests, options.rate, options.seed)
+    elif not os.path.exists(options.workload):
+        known = ", ".join(workload.SOURCES)
+        raise ValueError(f"--workload {options.workload}: No such file: must be one of {known}, or the path of a file")
     else:
         asked = trace_file.read(options.workload, most=options.requests)
         if options.rate != GIVEN:

@@ -59,7 +59,7 @@ class Line:
         self.name, self.engine, self.clock = name, engine, OwnTime()
         engine.scheduler.clock = self.clock
         self.moments, self.refused, self._finished = [], [], {}
-        self._coming = deque(enumerate(zip(asked, prompts)))
+        self._coming = deque(zip(range(len(asked)), asked, prompts, strict=True))
 
     @property
     def is_over(self):
@@ -68,8 +68,8 @@ class Line:
     def step(self):
         """Queue who has arrived, and run one step."""
         if not self.engine.has_unfinished() and self._coming:
-            self.clock.skip_to(self._coming[0][1][0].arrival)
-        while self._coming and self._coming[0][1][0].arrival <= self.clock():
+            self.clock.skip_to(self._next_arrival)
+        while self._coming and self._next_arrival <= self.clock():
             self._queue(*self._coming.popleft())
         if not self.engine.has_unfinished():
             return
@@ -81,8 +81,12 @@ class Line:
                 self._finished[int(request.request_id)] = output_of(request, None)
         self.moments.append(self._moment(start, result.plan.rows))
 
-    def _queue(self, number, asked_and_prompt):
-        asked, prompt = asked_and_prompt
+    @property
+    def _next_arrival(self):
+        _, asked, _ = self._coming[0]
+        return asked.arrival
+
+    def _queue(self, number, asked, prompt):
         params = SamplingParams(temperature=0, max_tokens=asked.num_output_tokens, ignore_eos=True)
         try:
             self.engine.add(prompt, params, request_id=str(number))

@@ -31,7 +31,7 @@ def read(path, most=None):
     """The requests of a file, a list of Asked in order of arrival; the first comes at 0, and all do where the file has
     no times. most: read only so many. Raises ValueError, naming the line, for whatever is no such file."""
     times, lengths, columns = [], [], None
-    for number, line in lines_of(path):
+    for number, line in lines_of(path, "--workload"):
         if number % EVERY == 0:
             progress(f"{os.path.basename(path)}: {number:,} lines")
         try:
@@ -43,16 +43,16 @@ def read(path, most=None):
                 continue
             time, *pair = of_json(text) if columns is None else of_csv(text, columns)
         except UnicodeDecodeError:
-            raise ValueError(f"{path}: line {number}: must be UTF-8") from None
+            raise ValueError(f"--workload {path}: line {number}: must be UTF-8") from None
         except ValueError as error:
-            raise ValueError(f"{path}: line {number}: {error}") from None
+            raise ValueError(f"--workload {path}: line {number}: {error}") from None
         times.append(time)
         lengths.append(pair)
         if len(lengths) == most:
             break
     progress()
     if not lengths:
-        raise ValueError(f"{path}: holds no request: at least 1 line must tell of one")
+        raise ValueError(f"--workload {path}: holds no request: at least 1 line must tell of one")
     first = min(times)
     return sorted((Asked(time - first, *pair) for time, pair in zip(times, lengths)), key=lambda each: each.arrival)
 

@@ -45,15 +45,15 @@ def read_trace(path):
     return requests
 
 
-def lines_of(path):
-    """Pairs of a line's number, from 1, and its bytes."""
+def lines_of(path, told="--trace"):
+    """Pairs of a line's number, from 1, and its bytes. told: the option that named the file, for an error."""
     try:
         with open(path, "rb") as file:
             lines = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
             yield from enumerate(iter(lambda: lines.readline(MAX_LINE), b""), 1)
     except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
-        raise ValueError(f"--trace {path}: {why}: must be a readable file of JSON lines, gzip or not") from None
+        raise ValueError(f"{told} {path}: {why}: must be a readable file of lines, gzip or not") from None
 
 
 def traced(line):

@@ -57,25 +57,13 @@ def decode_kernel(
         k = read(k_ptr, block_ids, in_block, visible, k_stride_block, k_stride_slot, HEAD_DIM, PADDED_DIM)
         v = read(v_ptr, block_ids, in_block, visible, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
         k_scale = read_scale(
-            k_scale_ptr,
-            kv_head,
-            block_ids,
-            in_block,
-            visible,
-            k_scale_stride_block,
-            k_scale_stride_slot,
-            k_scale_stride_head,
-        )
+            k_scale_ptr, kv_head, block_ids, in_block, visible,
+            k_scale_stride_block, k_scale_stride_slot, k_scale_stride_head,
+        )  # fmt: skip
         v_scale = read_scale(
-            v_scale_ptr,
-            kv_head,
-            block_ids,
-            in_block,
-            visible,
-            v_scale_stride_block,
-            v_scale_stride_slot,
-            v_scale_stride_head,
-        )
+            v_scale_ptr, kv_head, block_ids, in_block, visible,
+            v_scale_stride_block, v_scale_stride_slot, v_scale_stride_head,
+        )  # fmt: skip
         running_max, running_sum, weighted_sum = add_tile(
             q, k, v, k_scale, v_scale, visible[None, :], scale, running_max, running_sum, weighted_sum, PRECISION
         )

@@ -61,25 +61,13 @@ def prefill_kernel(
         v = read(v_ptr, block_ids, in_block, in_sequence, v_stride_block, v_stride_slot, HEAD_DIM, PADDED_DIM)
         visible = in_sequence[None, :] & (positions[None, :] <= (num_cached + queries)[:, None])
         k_scale = read_scale(
-            k_scale_ptr,
-            kv_head,
-            block_ids,
-            in_block,
-            in_sequence,
-            k_scale_stride_block,
-            k_scale_stride_slot,
-            k_scale_stride_head,
-        )
+            k_scale_ptr, kv_head, block_ids, in_block, in_sequence,
+            k_scale_stride_block, k_scale_stride_slot, k_scale_stride_head,
+        )  # fmt: skip
         v_scale = read_scale(
-            v_scale_ptr,
-            kv_head,
-            block_ids,
-            in_block,
-            in_sequence,
-            v_scale_stride_block,
-            v_scale_stride_slot,
-            v_scale_stride_head,
-        )
+            v_scale_ptr, kv_head, block_ids, in_block, in_sequence,
+            v_scale_stride_block, v_scale_stride_slot, v_scale_stride_head,
+        )  # fmt: skip
         running_max, running_sum, weighted_sum = add_tile(
             q, k, v, k_scale, v_scale, visible, scale, running_max, running_sum, weighted_sum, PRECISION
         )
