@@ -424,6 +424,30 @@ def test_a_refused_call_changes_nothing(wrong, message):
     assert everything(memory) == before
 
 
+def test_who_gave_too_few_token_ids_may_give_the_right_ones_next():
+    memory = PagedMemory(6, 4)
+    memory.admit("A", list(range(9)))
+    memory.grow([("A", 9)])
+    with pytest.raises(ValueError):
+        memory.commit("A", list(range(7)), 9)
+    memory.commit("A", list(range(9)), 9)
+    assert memory.lookup(list(range(9))) == 8
+
+
+@pytest.mark.parametrize("how", ["one", "several"])
+def test_a_fork_of_a_block_just_filled_but_not_written_yet_is_known_once_either_is_written(how):
+    memory = PagedMemory(6, 4)
+    admit(memory, "A", [1, 2, 3])
+    if how == "one":
+        assert memory.grow_one("A", 1) == []
+    else:
+        assert memory.grow([("A", 2)]) == []
+    memory.fork("A", "B")
+    assert memory.lookup([1, 2, 3, 4, 5]) == 0
+    memory.commit("B", [1, 2, 3, 4, 5], 4 if how == "one" else 5)
+    assert memory.lookup([1, 2, 3, 4, 5]) == 4
+
+
 @pytest.mark.parametrize("damage", ["stale", "missing", "two alike", "not counted"])
 def test_check_sees_damage(damage):
     memory = PagedMemory(6, 4)

@@ -2,6 +2,9 @@
 
 A step of Python takes longer on a slower machine, so it is given as a part of a unit that slows down with it:
 sum(range(1_000_000)) in the same process, measured in turn with the steps.
+
+A turn is several steps of the same case. Its first step finds in the processor's caches what the other cases left
+there, and takes up to twice as long. So do steps between which a model runs; `bench decode` tells their share.
 """
 
 import json
@@ -18,6 +21,7 @@ from minipaged.serving.sequence import Request, SamplingParams
 
 BLOCK_SIZE = 16
 MAX_TOKENS = 50_000_000  # of all cases together, each a number in some list
+STEPS_PER_TURN = 10
 STEPS_PER_ADMISSION = 5  # measured: what admits takes so much longer that it has its turn less often
 
 
@@ -127,26 +131,27 @@ def seconds(function, *arguments):
 def measure(cases, runs):
     """A dict for each Case."""
     prepared = [prepare(case, runs) for case in cases]
-    return take_turns(cases, runs, lambda i: prepared[i], "run")
+    return take_turns(cases, runs, lambda i: prepared[i], "run", STEPS_PER_TURN)
 
 
 def measure_admissions(cases, runs):
     """A dict for each Admission. All of it is made anew for every step: a prompt enters once."""
-    return take_turns(cases, runs, lambda i: prepare_admission(cases[i]), "admission")
+    return take_turns(cases, runs, lambda i: prepare_admission(cases[i]), "admission", steps_per_turn=1)
 
 
-def take_turns(cases, runs, prepared, what):
+def take_turns(cases, runs, prepared, what, steps_per_turn):
     """A dict for each case. The cases take turns, with a unit after each step, so that a busy moment hits them all.
 
     prepared: the number of a case -> the arguments of its step.
     """
     steps, units = [[] for _ in cases], [[] for _ in cases]
-    for run in range(runs):
-        progress(f"{what} {run + 1} of {runs}")
+    for first in range(0, runs, steps_per_turn):
+        progress(f"{what} {first + 1} of {runs}")
         for i in range(len(cases)):
-            arguments = prepared(i)
-            steps[i].append(seconds(step, *arguments))
-            units[i].append(seconds(sum, range(1_000_000)))
+            for _ in range(min(steps_per_turn, runs - first)):
+                arguments = prepared(i)
+                steps[i].append(seconds(step, *arguments))
+                units[i].append(seconds(sum, range(1_000_000)))
     progress()
     return [
         {

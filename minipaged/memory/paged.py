@@ -45,6 +45,7 @@ class PagedMemory(Swapping, BlockMemory):
         super().clear()
         self._has_forked = False  # before a fork no last block has two owners, unless it is full
         self._num_hashed = {}  # seq_id -> how many of its tokens lie in blocks that the prefix cache knows
+        self._filling = set()  # the sequences of which more blocks will be full once their new tokens are computed
         self.allocator = self._new_allocator(self.num_blocks, self._free_order)
         self.prefix_cache = self._new_prefix_cache(self.block_size) if self._new_prefix_cache else None
         self.host = HostPool(self.num_host_blocks) if self.num_host_blocks else None
@@ -108,6 +109,8 @@ class PagedMemory(Swapping, BlockMemory):
         self._tables[child_id] = child = self._fork(parent, self.allocator)
         if self.prefix_cache is not None:
             self._num_hashed[child_id] = self._num_hashed[parent_id]
+            if parent_id in self._filling:
+                self._filling.add(child_id)
         if self.log is not None:
             self.log.append(Forked(parent_id, child_id, len(child.blocks), self.allocator.num_free))
 
@@ -138,6 +141,8 @@ class PagedMemory(Swapping, BlockMemory):
                 self._copied(seq_id, table, *pair)
             if num_blocks:
                 self._append(seq_id, table, self.allocator.allocate(num_blocks))
+            if table.num_tokens % self.block_size + num_new_tokens >= self.block_size:
+                self._filling.add(seq_id)
             table.num_tokens += num_new_tokens
         return copies
 
@@ -147,13 +152,16 @@ class PagedMemory(Swapping, BlockMemory):
         if num_new_tokens != 1 or table is None:
             return self.grow([(seq_id, num_new_tokens)])
         num_tokens = table.num_tokens
-        if not num_tokens % self.block_size:  # its last block is full
+        offset = num_tokens % self.block_size
+        if not offset:  # its last block is full
             if not self.allocator.num_free:
                 return None
             self._append(seq_id, table, self.allocator.allocate())
         elif self._has_forked and self.allocator.ref_count(table.blocks[-1]) > 1:
             return self.grow([(seq_id, 1)])
         table.num_tokens = num_tokens + 1
+        if offset + 1 == self.block_size:
+            self._filling.add(seq_id)
         return []
 
     def _copied(self, seq_id, table, source, destination):
@@ -181,11 +189,11 @@ class PagedMemory(Swapping, BlockMemory):
         if num_computed_tokens != table.num_tokens:
             told = f"{num_computed_tokens} tokens computed, but {table.num_tokens} have slots"
             raise ValueError(f"sequence {seq_id!r}: {told}")
-        if self.prefix_cache is not None:
-            num_hashed = self._num_hashed[seq_id]
-            if num_computed_tokens - num_hashed >= self.block_size:
+        if seq_id in self._filling:
+            if self.prefix_cache is not None:
                 parts = self.prefix_cache, self._block_hashes
-                self._num_hashed[seq_id] = remember_full(*parts, table, token_ids, num_hashed)
+                self._num_hashed[seq_id] = remember_full(*parts, table, token_ids, self._num_hashed[seq_id])
+            self._filling.remove(seq_id)
 
     def release(self, seq_id):
         """Close a sequence's table and give up its blocks; those that can be hit are used again last.
@@ -193,13 +201,17 @@ class PagedMemory(Swapping, BlockMemory):
         Raises ValueError for a sequence that has none, here or in the host pool.
         """
         if self.host is not None and seq_id in self.host.tables:
-            self._num_hashed.pop(seq_id, None)
+            self._forget_progress(seq_id)
             self.host.drop(seq_id)
             return
         freed, kept = self._close(seq_id)
-        self._num_hashed.pop(seq_id, None)
+        self._forget_progress(seq_id)
         if self.log is not None:
             self.log.append(BlocksReleased(seq_id, tuple(freed), self.allocator.num_free, tuple(kept)))
+
+    def _forget_progress(self, seq_id):
+        self._num_hashed.pop(seq_id, None)
+        self._filling.discard(seq_id)
 
     def _close(self, seq_id):
         """Returns the blocks that nobody owns now, and those of them whose content can still be hit."""
