@@ -70,7 +70,7 @@ class BatchedAttention:
                 cache = Layout(k_cache.shape, q.dtype, q.device)
                 groups = self._groups(cache, tables, seq_lens.tolist(), query_start_loc.tolist())
             stored = (k_cache, k_scale), (v_cache, v_scale)
-            if len(groups) == 1 and groups[0].rows == slice(0, len(q)):  # nearly every step: all of them together
+            if len(groups) == 1 and groups[0].rows == slice(0, q.shape[0]):  # nearly every step: all of them together
                 return attend(q, stored, groups[0], scale)
             out = torch.zeros_like(q)
             for group in groups:
@@ -180,15 +180,16 @@ def attend(q, stored, group, scale):
         if group.unwritten is not None:  # hiding them is not enough: 0 times a stale NaN is NaN
             gathered.view(-1, cache[0, 0].numel()).index_fill_(0, group.unwritten, 0)
     k, v = group.dense
-    if len(k) == len(q):
+    num_seqs, num_kv_heads, _, head_dim = k.shape
+    if num_seqs == q.shape[0]:
         # One query each. The query heads that read the same KV head stand as rows of one head, so that its keys are
         # read once for all of them: [num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim].
-        folded = q.view(len(q), k.shape[1], -1, k.shape[3])
-        if padded := folded.shape[2] % 4 == 3 and len(q) >= MANY:
+        folded = q.view(num_seqs, num_kv_heads, -1, head_dim)
+        if padded := folded.shape[2] % 4 == 3 and num_seqs >= MANY:
             folded = F.pad(folded, (0, 0, 0, 1))  # on a CPU, products with 4 rows are faster than those with 3
         out = F.scaled_dot_product_attention(folded, k, v, attn_mask=group.mask, scale=scale)
         return (out[:, :, :-1] if padded else out).flatten(1, 2)
-    heads_first = q.unflatten(0, (len(k), -1)).transpose(1, 2)  # [num_seqs, num_heads, num_queries, head_dim]
+    heads_first = q.unflatten(0, (num_seqs, -1)).transpose(1, 2)  # [num_seqs, num_heads, num_queries, head_dim]
     out = F.scaled_dot_product_attention(heads_first, k, v, attn_mask=group.mask, scale=scale, enable_gqa=True)
     return out.transpose(1, 2).flatten(0, 1)
 

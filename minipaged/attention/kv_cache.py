@@ -65,8 +65,8 @@ class KVCache:
         sides = [self.tensors[i : i + num_layers] for i in range(0, len(self.tensors), num_layers)]
         self.k, self.v = ([tensor.view(dtype) for tensor in side] for side in sides[:2])
         self.k_scale, self.v_scale = sides[2:] or ([None] * num_layers, [None] * num_layers)
-        # The same memory slot by slot: [num_slots, num_kv_heads, head_dim], scales without head_dim.
-        self._slots = [tensor.flatten(0, 1) for tensor in self.tensors]
+        # The same memory slot by slot, by layers: [num_slots, num_kv_heads, head_dim], scales without head_dim.
+        self._slots = [[tensor.flatten(0, 1) for tensor in self.tensors[i::num_layers]] for i in range(num_layers)]
 
     @property
     def num_slots(self):
@@ -107,7 +107,7 @@ class KVCache:
             if used is not None:
                 k, v = k[used], v[used]
             (k, k_scale), (v, v_scale) = self.encode(k), self.encode(v)
-            for stored, numbers in zip(self._slots[layer :: len(self.k)], (k, v, k_scale, v_scale)):
+            for stored, numbers in zip(self._slots[layer], (k, v, k_scale, v_scale)):
                 stored.index_copy_(0, slots, numbers.view(stored.dtype))
 
         return write
