@@ -8,17 +8,18 @@ from itertools import pairwise
 
 import pytest
 
-from minipaged.bench import serve, workload
+from minipaged.bench import serve, serve_lines, workload
+from minipaged.bench.results import filled, filled_by_lengths, queue_grows, result_of, stable_rate
 from minipaged.bench.workload import Asked
 
-ARGS = ["--requests", "6", "--scale", "0.1", "--kv-memory", "256KiB"]
+ARGS = ["--parts", "lines", "--requests", "6", "--scale", "0.1", "--kv-memory", "256KiB"]
 
 
 def served(names, asked, kv_memory=2**18, block_size=4, shared=0.5, dtype="float64"):
     from minipaged.bench import service
 
-    prompts = service.prompts_for(asked, serve.VOCAB_SIZE, shared)
-    lines = [serve.line_of(name, asked, prompts, kv_memory, block_size, dtype) for name in names]
+    prompts = service.prompts_for(asked, serve_lines.VOCAB_SIZE, shared)
+    lines = [serve_lines.line_of(name, asked, prompts, kv_memory, block_size, dtype) for name in names]
     service.serve(lines)
     return lines
 
@@ -64,7 +65,7 @@ def test_what_is_noted_is_what_happened(name):
     cached = sum(each.num_cached_tokens for each in requests)
     assert sum(moment.num_tokens for moment in line.moments) == needed + again - cached
     assert bool(cached) == (name in ("paged+prefix", "all"))
-    result = serve.result_of(line)
+    result = result_of(line)
     assert result["completed"] == 10 and json.loads(json.dumps(result)) == result
 
 
@@ -93,7 +94,7 @@ def test_nobody_arrives_before_its_time():
 def test_max_holds_as_many_contexts_as_fit_and_paged_far_more():
     asked = stream(24, scale=0.15)
     reserved, paged = map(
-        serve.result_of, served(["max", "paged"], asked, kv_memory=5 * 2**20, block_size=16, dtype="float32")
+        result_of, served(["max", "paged"], asked, kv_memory=5 * 2**20, block_size=16, dtype="float32")
     )
     assert reserved["running"] == pytest.approx(2, abs=1e-9)  # two whole contexts, and half of one is left
     assert paged["running"] > 4 * reserved["running"]
@@ -116,7 +117,7 @@ def test_prompts_share_their_beginning_and_nothing_else():
 def test_what_cannot_run_is_refused_and_counted():
     [line] = served(["paged"], [Asked(0.0, 8, 8), Asked(0.0, 100, 60), Asked(0.0, 4, 4)], kv_memory=32 * 4096)
     assert [number for number, _ in line.refused] == [1] and sorted(line.tokens()) == [0, 2]
-    assert serve.result_of(line)["refused"] == 1
+    assert result_of(line)["refused"] == 1
 
 
 def test_the_command_prints_a_table_and_json(capsys):
@@ -133,7 +134,7 @@ def test_the_command_prints_a_table_and_json(capsys):
 def test_what_is_too_long_is_counted(tmp_path, capsys):
     file = tmp_path / "lengths.csv"
     file.write_text("prompt_tokens,output_tokens\n4,3\n2000,9\n5,2\n")
-    serve.main(["--workload", str(file), "--lines", "paged", "--scale", "1", "--kv-memory", "1MiB"])
+    serve.main(["--workload", str(file), "--lines", "paged", "--scale", "1", "--kv-memory", "1MiB", "--parts", "lines"])
     text = capsys.readouterr().out
     assert "2 requests of" in text and "1 more are longer than the context of 1,024, and were left out" in text
 
@@ -142,7 +143,7 @@ def test_a_file_has_times_of_its_own(tmp_path, capsys):
     file = tmp_path / "trace.jsonl"
     rows = ({"timestamp": 1000 * i, "input_length": 5, "output_length": 2} for i in (0, 7, 20))
     file.write_text("\n".join(map(json.dumps, rows)))
-    args = ["--workload", str(file), "--lines", "paged", "--scale", "1", "--json"]
+    args = ["--workload", str(file), "--lines", "paged", "--scale", "1", "--json", "--parts", "lines"]
     durations = []
     for rate in ("given", "all-at-once"):
         serve.main([*args, "--rate", rate])
@@ -193,9 +194,9 @@ def test_as_many_run_as_the_lengths_imply():
 
     names, block_size = ("max", "pow2", "oracle", "paged"), 4
     asked = stream(60, scale=0.5, seed=4)
-    for line in served(names, asked, serve.SLOTS * 2048, block_size, shared=0.0, dtype="float32"):
+    for line in served(names, asked, serve_lines.SLOTS * 2048, block_size, shared=0.0, dtype="float32"):
         counts = running_of(line.name, asked, line.engine.memory.num_blocks, block_size)
-        result = serve.result_of(line)
+        result = result_of(line)
         found, expected = result["running"], sum(counts) / len(counts)
         assert abs(found - expected) < 0.1 * expected, (line.name, found, expected)
         if line.name == "max":

@@ -47,9 +47,11 @@ class Moment(NamedTuple):
     num_running: int  # sequences that computed in this step
     num_waiting: int  # requests that wait after it
     num_tokens: int  # computed
+    num_sampled: int  # output tokens that it gave
     slots: dict
     saved_slots: int  # would be used more if nobody shared a block
     total_slots: int
+    num_entries: int  # of all block tables together, the metadata of the blocks in them
 
 
 class Line:
@@ -60,6 +62,7 @@ class Line:
         engine.scheduler.clock = self.clock
         self.moments, self.refused, self._finished = [], [], {}
         self._coming = deque(zip(range(len(asked)), asked, prompts, strict=True))
+        self.num_asked, self.last_arrival = len(asked), max((each.arrival for each in asked), default=0.0)
 
     @property
     def is_over(self):
@@ -79,7 +82,7 @@ class Line:
         for request in result.requests:
             if request.status is Status.FINISHED:
                 self._finished[int(request.request_id)] = output_of(request, None)
-        self.moments.append(self._moment(start, result.plan.rows))
+        self.moments.append(self._moment(start, result.plan))
 
     @property
     def _next_arrival(self):
@@ -95,11 +98,12 @@ class Line:
         else:
             self.engine.scheduler.waiting[-1].timeline.arrival = asked.arrival
 
-    def _moment(self, start, rows):
-        usage, waiting = self.engine.memory.usage(), len(self.engine.scheduler.waiting)
-        computed = sum(row.num_tokens for row in rows)
-        facts = (slots_of(usage), usage.saved_slots, usage.total_slots)
-        return Moment(start, self.clock(), len(rows), waiting, computed, *facts)
+    def _moment(self, start, plan):
+        memory, waiting = self.engine.memory, len(self.engine.scheduler.waiting)
+        usage, computed = memory.usage(), sum(row.num_tokens for row in plan.rows)
+        entries = sum(len(memory.table(name).blocks) for name in memory.sequences())
+        facts = (slots_of(usage), usage.saved_slots, usage.total_slots, entries)
+        return Moment(start, self.clock(), len(plan.rows), waiting, computed, len(plan.due), *facts)
 
     @property
     def num_finished(self):
