@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from minipaged.bench import serve, serve_lines, workload
-from minipaged.bench.results import filled, filled_by_lengths, queue_grows, result_of, stable_rate
+from minipaged.bench.results import result_of
 from minipaged.bench.workload import Asked
 
 ARGS = ["--parts", "lines", "--requests", "6", "--scale", "0.1", "--kv-memory", "256KiB"]

@@ -170,12 +170,12 @@ def draw_waste(bars, title=""):
         return canvas.picture(f"What memory is used for. {'; '.join(said)}.")
 
 
-def draw_lines(series, x, y, title="", log_x=False):
+def draw_lines(series, x, y, title="", log_x=False, markers=True):
     """A line chart, each line with its own marker and its name at its end.
 
     series: {label: [(x, y), ...]}. x, y: what the axes mean, with the unit. log_x: every doubling of x is as wide as
-    every other, with a number at each x. Raises ValueError for a line of no points, and with log_x for an x that isn't
-    positive.
+    every other, with a number at each x. markers: at each point, or, where there are very many, only at a line's name.
+    Raises ValueError for a line of no points, and with log_x for an x that isn't positive.
     """
     for label, points in series.items():
         if len(points) == 0 or any(len(point) != 2 for point in points):
@@ -192,9 +192,10 @@ def draw_lines(series, x, y, title="", log_x=False):
             xs, ys = zip(*points)
             style = {"color": OKABE_ITO[(i + 5) % len(OKABE_ITO)][0], "marker": MARKERS[i % len(MARKERS)]}
             style |= {"markeredgecolor": BLACK, "markeredgewidth": 0.6, "markersize": 6, "clip_on": False}
-            axes.plot(xs, ys, linewidth=1.8, **style)
+            axes.plot(xs, ys, linewidth=1.8, **(style if markers else style | {"marker": ""}))
             ends.append((ys[-1], drawable(label), style))
-            said.append(f"{label}: " + ", ".join(f"{number(at)} at {number(where)}" for where, at in points))
+            told = points if markers else [points[0], points[-1]]
+            said.append(f"{label}: " + ", ".join(f"{number(at)} at {number(where)}" for where, at in told))
         if log_x:
             places = sorted({where for points in series.values() for where, _ in points})
             axes.set_xscale("log", base=2)

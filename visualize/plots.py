@@ -221,3 +221,12 @@ def tables_picture(pool, title):
             canvas.arrow(*arrow)
         tables = "; ".join(f"{name}: {', '.join(map(str, blocks))}" for name, (blocks, _) in pool.tables.items())
         return canvas.picture(f"Block tables, logical to physical: {tables or 'none'}. In the pool, {pool.said()}.")
+
+
+if __name__ == "__main__":
+    import sys
+
+    from minipaged.commandline import exit_status
+    from visualize import plots_command
+
+    sys.exit(exit_status("visualize.plots", plots_command.main))
