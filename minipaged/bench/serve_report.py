@@ -7,10 +7,9 @@ from minipaged.bench.results import stable_rate
 def report(told):
     """The dict of serve_run.run as text."""
     parts = ["PARTIAL: the run was interrupted."] * told["partial"]
-    parts += [lines_report(told)] * bool(told["lines"])
-    parts += [curve_report(told["curve"])] * bool(told["curve"])
-    parts += [block_sizes_report(told["block_sizes"])] * bool(told["block_sizes"])
-    parts += [indirection_report(told["indirection"])] * bool(told["indirection"])
+    tables = {"lines": lines_report, "curve": curve_report, "block_sizes": block_sizes_report}
+    tables["indirection"] = indirection_report
+    parts += [made(told[name]) for name, made in tables.items() if told[name]]
     return "\n\n".join([*parts, about(told)])
 
 
@@ -22,11 +21,11 @@ def number(value, digits):
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def lines_report(told):
+def lines_report(lines):
     head = ["", "rate", "blocks", "running", "tokens/s", "of curve", "states", "reserved", "internal", "external",
             "cached", "computed", "preempted", "TTFT s", "ITL ms", "s/token", "goodput/s"]  # fmt: skip
     rows = []
-    for row in told["lines"]:
+    for row in lines:
         kv, itl, curve = row["kv"], row["itl_s"]["p50"], row["curve_tokens_per_s"]
         cells = [row["line"], row["rate"] or "at once", f"{row['num_blocks']:,}", f"{row['running']:.2f}"]
         cells += [number(row["output_tokens_per_s"], 0), percent(curve and row["busy_tokens_per_s"] / curve, 0)]
@@ -42,7 +41,7 @@ def lines_report(told):
     ]
     if "of curve" in head:
         said.insert(1, "of curve: tokens a second in that time, as a part of what the batch curve has for as many.")
-    return "\n".join([table(head, rows), *said, *stable_rates(told["lines"])])
+    return "\n".join([table(head, rows), *said, *stable_rates(lines)])
 
 
 def stable_rates(rows):
