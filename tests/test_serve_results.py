@@ -90,8 +90,8 @@ def test_a_batch_is_full_while_somebody_waits():
     asked = [Asked(float(i), 4 + i, 6) for i in range(3)]
     line = capped_line(2, asked, service.prompts_for(asked, VOCAB_SIZE), 4)
     service.serve([line])
-    assert line.num_asked == line.num_finished == 8  # the three over and over, all at once
-    assert [each.num_prompt_tokens for each in line.requests()] == [4, 5, 6, 4, 5, 6, 4, 5]
+    assert line.num_asked == line.num_finished == 40  # the three over and over, all at once
+    assert [each.num_prompt_tokens for each in line.requests()] == [*([4, 5, 6] * 13), 4]
     point = batch_curve.point_of(line)
     busy = results.busy_moments(line.moments)
     assert 1.5 < point["running"] <= 2 and point["steps"] == len(busy)

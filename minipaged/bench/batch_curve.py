@@ -11,7 +11,7 @@ from itertools import cycle, islice, pairwise
 from minipaged.bench.results import busy_moments, mean
 
 TURNS = 3  # so many requests for each place
-LEAST = 8  # requests
+LEAST = 40  # requests: fewer would have other lengths than the stream
 
 
 def batch_line(batch, asked, prompts, llm):

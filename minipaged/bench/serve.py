@@ -48,7 +48,7 @@ def main(argv=None):
     parser = Parser(prog="python -m minipaged bench serve", description=__doc__.split("\n\n")[0])
     sources = ", ".join(workload.SOURCES)
     parser.add_argument("--workload", default="paper-sharegpt", help=f"{sources}, or a file (default: %(default)s)")
-    parser.add_argument("--requests", default="60", help="how many (default: %(default)s)")
+    parser.add_argument("--requests", default="150", help="how many (default: %(default)s)")
     parser.add_argument("--scale", type=a_float, default=0.5, help="of the lengths (default: %(default)s)")
     rates = "requests a second, a Poisson process, or several such rates; all-at-once (default), or given: a file's own"
     parser.add_argument("--rate", default=AT_ONCE, help=rates)
@@ -59,7 +59,7 @@ def main(argv=None):
     parser.add_argument("--lines", default=",".join(LINES), help="which to compare (default: %(default)s)")
     parts = "what to measure: the lines, the batch curve, other block sizes, what a block table costs"
     parser.add_argument("--parts", default=",".join(PARTS), help=f"{parts} (default: %(default)s)")
-    parser.add_argument("--batches", default="1,4,8,16,32,64", help="of the curve (default: %(default)s)")
+    parser.add_argument("--batches", default="1,4,8,16,32,64,96", help="of the curve (default: %(default)s)")
     parser.add_argument("--block-sizes", default="1,4,16,64,128", help="to compare (default: %(default)s)")
     parser.add_argument("--goodput", default="", help="limits in seconds, such as ttft:1,normalized:0.05")
     parser.add_argument("--seed", type=number(int, "a whole number"), default=0, help="default: 0")
