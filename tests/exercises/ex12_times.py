@@ -44,7 +44,8 @@ def check_itl(impl, one, why):
     found = impl.itl(one)
     assert one == kept, f"{call} changed the request: it must only be read"
     got = found.tolist() if hasattr(found, "tolist") else found
-    assert isinstance(got, (list, tuple)), f"{call} gave {found!r:.60} ({type(found).__name__}): expected a list"
+    shown = type(found).__name__ if hasattr(found, "__next__") else f"{found!r:.60} ({type(found).__name__})"
+    assert isinstance(got, (list, tuple)), f"{call} gave {shown}: expected a list. {why}"
     gaps = [Fraction(b) - Fraction(a) for a, b in zip(one.token_times, one.token_times[1:])]
     shown = f"[{', '.join(f'{each:.6g}' if is_number(each) else repr(each) for each in got[:12])}]"
     wanted = f"expected [{', '.join(f'{float(each):.6g}' for each in gaps[:12])}]. {why}"
