@@ -220,6 +220,16 @@ EXERCISES = {
             parts=("encode", "decode"),
             watch="--scenario quantised",
         ),
+        Exercise(
+            id="ex12",
+            topic="metrics",
+            title="metrics from timestamps",
+            module="minipaged.bench.metrics",
+            names=("ttft", "itl", "normalized_latency", "throughput", "percentile"),
+            lesson="12_measuring",
+            minutes=20,
+            difficulty="easy",
+        ),
     )
 }
 

@@ -229,4 +229,21 @@ HINTS = {
         "harmless. For int8 `codes.round()`; then `.to(CODE_TYPE[cache_dtype])`. Return both.\n\n"
         "`decode`: `codes.float() * scale.unsqueeze(-1)`.",
     ),
+    "ex12": (
+        "Draw a request on a line: its arrival, then a mark for each token. How many distances do three marks have? "
+        "One?\n\nThen write down what is divided by what, and when. `normalized_latency`: first a quotient for each "
+        "request, then their mean. `throughput`: two sums over everybody, then one quotient. Who arrived first, and "
+        "whose token came last? These two may stand anywhere in the list.\n\n"
+        "`percentile`: of five sorted values the median stands at place 2, which is 50 / 100 * 4.",
+        "`zip(times, times[1:])` pairs each token's time with the next one's. `min(request.arrival for request in "
+        "requests)` is where the interval of `throughput` begins, a `max` is where it ends.\n\n"
+        "`sorted(values)` makes a new list. `divmod(percent * (n - 1), 100)` gives two whole numbers: the place of the "
+        "lower neighbour, and how many hundredths lie beyond it. With 0 hundredths no upper neighbour is needed.",
+        "`ttft`: `request.token_times[0] - request.arrival`. `itl`: a list of `later - earlier` over that `zip`.\n\n"
+        "`normalized_latency`: `(request.token_times[-1] - request.arrival) / len(request.token_times)` for each; the "
+        "sum of these over `len(requests)`. `throughput`: the sum of all `len(request.token_times)`, divided by the "
+        "last token of all minus the first arrival of all.\n\n"
+        "`percentile`: `low, hundredths = divmod(percent * (len(values) - 1), 100)`; if `hundredths` is 0, the sorted "
+        "list's entry `low`; otherwise `((100 - hundredths) * ranked[low] + hundredths * ranked[low + 1]) / 100`.",
+    ),
 }

@@ -1,0 +1,27 @@
+# Wrong: each gap is counted from the first token, not from the one before.
+
+
+def ttft(request):
+    return request.token_times[0] - request.arrival
+
+
+def itl(request):
+    first, *others = request.token_times
+    return [time - first for time in others]
+
+
+def normalized_latency(requests):
+    return sum((each.token_times[-1] - each.arrival) / len(each.token_times) for each in requests) / len(requests)
+
+
+def throughput(requests):
+    seconds = max(each.token_times[-1] for each in requests) - min(each.arrival for each in requests)
+    return sum(len(each.token_times) for each in requests) / seconds
+
+
+def percentile(values, percent):
+    ranked = sorted(values)
+    low, hundredths = divmod(percent * (len(ranked) - 1), 100)
+    if hundredths == 0:
+        return ranked[low]
+    return ((100 - hundredths) * ranked[low] + hundredths * ranked[low + 1]) / 100

@@ -1,0 +1,27 @@
+# Wrong: requests with a single token are left out of the mean.
+
+
+def ttft(request):
+    return request.token_times[0] - request.arrival
+
+
+def itl(request):
+    return [later - earlier for earlier, later in zip(request.token_times, request.token_times[1:])]
+
+
+def normalized_latency(requests):
+    several = [each for each in requests if len(each.token_times) > 1] or requests
+    return sum((each.token_times[-1] - each.arrival) / len(each.token_times) for each in several) / len(several)
+
+
+def throughput(requests):
+    seconds = max(each.token_times[-1] for each in requests) - min(each.arrival for each in requests)
+    return sum(len(each.token_times) for each in requests) / seconds
+
+
+def percentile(values, percent):
+    ranked = sorted(values)
+    low, hundredths = divmod(percent * (len(ranked) - 1), 100)
+    if hundredths == 0:
+        return ranked[low]
+    return ((100 - hundredths) * ranked[low] + hundredths * ranked[low + 1]) / 100

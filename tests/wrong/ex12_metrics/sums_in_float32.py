@@ -1,0 +1,27 @@
+# Wrong: times are kept as float32, which on a clock that began long ago tells no milliseconds.
+import numpy as np
+
+
+def ttft(request):
+    return float(np.float32(request.token_times[0]) - np.float32(request.arrival))
+
+
+def itl(request):
+    return np.diff(np.array(request.token_times, dtype=np.float32)).tolist()
+
+
+def normalized_latency(requests):
+    return sum((each.token_times[-1] - each.arrival) / len(each.token_times) for each in requests) / len(requests)
+
+
+def throughput(requests):
+    seconds = max(each.token_times[-1] for each in requests) - min(each.arrival for each in requests)
+    return sum(len(each.token_times) for each in requests) / seconds
+
+
+def percentile(values, percent):
+    ranked = sorted(values)
+    low, hundredths = divmod(percent * (len(ranked) - 1), 100)
+    if hundredths == 0:
+        return ranked[low]
+    return ((100 - hundredths) * ranked[low] + hundredths * ranked[low + 1]) / 100
